@@ -90,7 +90,8 @@ static qkv_status prepare_image_classes(qkv__looking *l)
 {
     const qkv_vit_config *c = qkv_model_config(l->p->model);
     const qkv_image_format *f = qkv__image_format_of(l->p->model);
-    bool cct = qkv_model_type_of(l->p->model) == qkv_cct_type();
+    const qkv_model_type *type = qkv_model_type_of(l->p->model);
+    bool cct = type == qkv_cct_type() || type == qkv_cct_encoder_type();
     size_t side = f->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
@@ -106,14 +107,39 @@ static bool look_take_classes(void *user, const qkv_image_labels *found)
     return !qkv__look_classes(l, found->probabilities, found->classes);
 }
 
+/* Encoders without a head: the pass alone. */
+static qkv_status run_image_encoder(qkv__looking *l)
+{
+    qkv__look_reading r;
+    qkv_image input = {0};
+    qkv_tape *t = l->p->tape;
+    qkv_status status = qkv__look_reading_of(&r, l->p) ? QKV_OK : QKV_E_UNSUPPORTED;
+    if (!status)
+        status = qkv__look_reading_input(&r, l, &input);
+    if (status)
+        return status;
+    size_t shape[] = {1, input.height, input.width, r.inputs};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (x)
+        qkv__look_reading_values(&r, input.data, qkv_tensor_fill(x));
+    qkv_image_free(&input, l->p->ctx);
+    (void)qkv_vit_vectors(l->p->model, t, x);
+    return qkv_tape_status(t);
+}
+
 static qkv_status run_image_classes(qkv__looking *l)
 {
+    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_IMAGES))
+        return run_image_encoder(l);
     qkv_status status = qkv_pipeline_classify_images(l->p, &l->in->image, 1, look_take_classes, l);
     return status || l->out->class_count ? status : QKV_E_MEMORY;
 }
 
 const qkv__look_kind qkv__look_image_classes = {
-    .can = QKV_CAN_CLASSIFY_IMAGES, .attentions = {{"layer", "attn", 0, 0, false}},
+    .can = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
+    .attentions = {{"layer", "attn", 0, 0, false}},
     .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */

@@ -218,6 +218,8 @@ static qkv_status run_text_classes(qkv__looking *l)
     if (l->ids[1].count)
         in.segments = axis_ids(l, 1);
     qkv_tensor *h = qkv_bert_hidden(l->p->model, t, &in);
+    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_TEXT))
+        return qkv_tape_status(t);
     qkv_tensor *y = qkv_bert_class_logits(l->p->model, t, h,
                                           qkv_tensor_ids(t, first, 1, (size_t[]){1}));
     const qkv_real *p = qkv_data(t, qkv_softmax(t, y));
@@ -225,7 +227,8 @@ static qkv_status run_text_classes(qkv__looking *l)
 }
 
 const qkv__look_kind qkv__look_text_classes = {
-    .can = QKV_CAN_CLASSIFY_TEXT, .attentions = {{"layer", "attn", 0, 0, false}},
+    .can = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT, /* without classes: the pass alone */
+    .attentions = {{"layer", "attn", 0, 0, false}},
     .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions};
 
 /* ---- translators ----------------------------------------------------------------------------- */

@@ -33,6 +33,8 @@ for kind in reconstruct colorize; do
 done
 train vit classify --data bars-images-idx3-ubyte --size 64
 train cct classify --data bars-images-idx3-ubyte
+train views embed --data bars-images-idx3-ubyte --batch 8
+train vectors embed --source text --target german --vocab 300 --batch 8
 mkdir photos masks
 for name in a b; do
     cp "$QKV_SOURCE/tests/golden/images/type2-8bit.png" photos/$name.png
@@ -50,13 +52,13 @@ sums_to_one() {
         awk '{ sum += $1 } END { exit !(sum > 0.97 && sum < 1.001) }' ||
         fail "$*: a row that does not sum to 1: $(tail -c 300 answer)"
 }
-for model in lm mlm classes tr; do
+for model in lm mlm classes tr vectors; do
     look $model "the cat sat"
     grep -q 'the' answer || fail "$model: no tokens: $(cat answer)"
     look $model "the cat sat" --json --head 0 --at 1
     sums_to_one $model
 done
-for model in reconstruct colorize segment vit cct; do
+for model in reconstruct colorize segment vit cct views; do
     look $model "$image"
     [ "$(grep -c '^[ .:=+*#%@-]*$' answer)" -ge 4 ] || fail "$model: no grid: $(cat answer)"
     look $model "$image" --json --head 0
