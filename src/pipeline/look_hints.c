@@ -68,7 +68,7 @@ static qkv_status read_maps(hints_panel *h, qkv__looking *l)
         parse_hint(x, l->o.hints.items[i]);
         x->patch = hints_patch(h, x->x, x->y);
         x->rollout = (double)h->maps[a->layers * n + x->patch];
-        x->change = NAN;
+        x->change = (double)NAN;
         for (size_t k = 0; k < a->layers; k++) {
             double weight = (double)h->maps[k * n + x->patch];
             x->layer = weight > x->attention ? k : x->layer;
