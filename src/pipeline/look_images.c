@@ -72,11 +72,14 @@ static qkv_status look_grid(qkv__looking *l, size_t axis, const char *name, size
                         : no_image(l);
 }
 
-/* The input as the model sees it. */
-static qkv_status add_input(qkv__looking *l, size_t height, size_t width, size_t channels)
+/* The input as the model sees it: cropped or squashed as its directory says. */
+static qkv_status add_input(qkv__looking *l)
 {
-    qkv_image image;
-    qkv_status status = qkv__image_fit(&image, l->p->ctx, &l->in->image, height, width, channels);
+    qkv__look_reading r;
+    qkv_image image = {0};
+    qkv_status status = qkv__look_reading_of(&r, l->p) ? QKV_OK : QKV_E_UNSUPPORTED;
+    if (!status)
+        status = qkv__look_reading_input(&r, l, &image);
     if (!status)
         status = qkv__look_add_image(l, "input", &image);
     qkv_image_free(&image, l->p->ctx);
@@ -89,14 +92,13 @@ static qkv_status add_input(qkv__looking *l, size_t height, size_t width, size_t
 static qkv_status prepare_image_classes(qkv__looking *l)
 {
     const qkv_vit_config *c = qkv_model_config(l->p->model);
-    const qkv_image_format *f = qkv__image_format_of(l->p->model);
     const qkv_model_type *type = qkv_model_type_of(l->p->model);
     bool cct = type == qkv_cct_type() || type == qkv_cct_encoder_type();
-    size_t side = f->height;
+    size_t side = qkv__image_format_of(l->p->model)->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
     qkv_status status = look_grid(l, 0, "patches", !cct, cct ? side : side / c->trunk.patch);
-    return status ? status : add_input(l, f->height, f->width, f->channels);
+    return status ? status : add_input(l);
 }
 
 static bool look_take_classes(void *user, const qkv_image_labels *found)
@@ -111,20 +113,16 @@ static bool look_take_classes(void *user, const qkv_image_labels *found)
 static qkv_status run_image_encoder(qkv__looking *l)
 {
     qkv__look_reading r;
-    qkv_image input = {0};
+    const qkv_image *input = &l->out->images[0].image;
     qkv_tape *t = l->p->tape;
-    qkv_status status = qkv__look_reading_of(&r, l->p) ? QKV_OK : QKV_E_UNSUPPORTED;
-    if (!status)
-        status = qkv__look_reading_input(&r, l, &input);
-    if (status)
-        return status;
-    size_t shape[] = {1, input.height, input.width, r.inputs};
+    if (!qkv__look_reading_of(&r, l->p))
+        return QKV_E_UNSUPPORTED;
+    size_t shape[] = {1, input->height, input->width, r.inputs};
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     if (x)
-        qkv__look_reading_values(&r, input.data, qkv_tensor_fill(x));
-    qkv_image_free(&input, l->p->ctx);
+        qkv__look_reading_values(&r, input->data, qkv_tensor_fill(x));
     (void)qkv_vit_vectors(l->p->model, t, x);
     return qkv_tape_status(t);
 }

@@ -101,6 +101,24 @@ static void best(void **state)
         check_near(items[i].value, wanted[i], 0);
 }
 
+/* The image under the patches is what the classifier reads: without a crop, squashed. */
+static void input_as_read(void **state)
+{
+    (void)state;
+    qkv_pipeline *p = opened(VIT);
+    qkv_pixels_options o = qkv_pixels_defaults();
+    qkv_image image;
+    qkv_look l;
+    draw(&image, 3 * SIDE, SIDE, 3);
+    look_at(p, &image, NULL, &l);
+    o.height = o.width = SIDE;
+    assert_int_equal(qkv_image_fit(&image, ctx, &o), QKV_OK);
+    same_image(&l.images[0].image, &image);
+    drop(&image);
+    qkv_look_free(&l);
+    qkv_pipeline_close(p);
+}
+
 /* ---- filters and neighbours ----------------------------------------------------------------- */
 
 static double respond_plainly(qkv_model *m, size_t filter, const qkv_image *image, size_t x,
@@ -452,8 +470,8 @@ static void memory_gives_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(components), cmocka_unit_test(best), cmocka_unit_test(exciting),
-        cmocka_unit_test(nearest), cmocka_unit_test(positions), cmocka_unit_test(source),
+        cmocka_unit_test(components), cmocka_unit_test(best), cmocka_unit_test(input_as_read),
+        cmocka_unit_test(exciting), cmocka_unit_test(nearest), cmocka_unit_test(positions), cmocka_unit_test(source),
         cmocka_unit_test(truth), cmocka_unit_test(hints), cmocka_unit_test(masked_errors),
         cmocka_unit_test(refused), cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
