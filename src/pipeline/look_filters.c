@@ -55,8 +55,8 @@ static qkv_status make_features(features *f, qkv_context *ctx, const qkv__look_r
     f->entries = qkv_calloc(ctx, f->count * SIDES * LISTED, sizeof *f->entries);
     f->values = qkv_malloc(ctx, pixels * r->inputs * sizeof *f->values);
     const qkv_real *weight = qkv_param_data(r->weight);
-    qkv_status status = all && f->rows && f->shares && f->columns && f->sums && f->best && f->entries &&
-                        f->values && weight ? QKV_OK : QKV_E_MEMORY;
+    qkv_status status = all && f->rows && f->shares && f->columns && f->sums && f->best &&
+                        f->entries && f->values && weight ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         all[i] = f->rows[i] = (double)weight[i];
     for (size_t i = 0; i < f->count * SIDES && !status; i++)

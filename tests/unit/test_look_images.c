@@ -471,8 +471,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(components), cmocka_unit_test(best), cmocka_unit_test(input_as_read),
-        cmocka_unit_test(exciting), cmocka_unit_test(nearest), cmocka_unit_test(positions), cmocka_unit_test(source),
-        cmocka_unit_test(truth), cmocka_unit_test(hints), cmocka_unit_test(masked_errors),
-        cmocka_unit_test(refused), cmocka_unit_test(memory_gives_out)};
+        cmocka_unit_test(exciting), cmocka_unit_test(nearest), cmocka_unit_test(positions),
+        cmocka_unit_test(source), cmocka_unit_test(truth), cmocka_unit_test(hints),
+        cmocka_unit_test(masked_errors), cmocka_unit_test(refused),
+        cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
