@@ -19,7 +19,8 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, embed, evaluate, lm, mae, marian, named, taming, vit
+from check_transformers import (bert, embed, evaluate, lm, look, mae, marian, named, taming,
+                                vit)
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -39,6 +40,9 @@ PARTS = [
     ("mae-named", "names of facebookresearch/mae, both ways", named.maes),
     ("taming", "taming-transformers' own code, both ways (its folder in PYTHONPATH)",
      taming.all_of_it),
+    ("look-texts", "attention and hidden states that look captures: GPT-2, Llama, BERT, Marian",
+     look.texts),
+    ("look-images", "the same of ViT and both halves of ViTMAE", look.images),
 ]
 
 

@@ -167,6 +167,9 @@ static int look_run(cli *c, int argc, char **argv)
         return cli_fail("--panel: a page (--out) has all panels");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
+    if (!o.panels && (o.among || o.pixel || o.truth))
+        return cli_fail("%s: for panels: --panel, --out or --json expected beside it",
+                        o.among ? "--among" : o.pixel ? "--pixel" : "--truth");
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,

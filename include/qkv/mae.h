@@ -37,6 +37,9 @@ void qkv_mae_shuffle(int32_t *order, size_t patches, uint64_t seed, uint64_t sam
 
 /* ---- the network; NULL once anything on the tape has failed --------------------------------- */
 
+/* pixels (B, H, W, channels) -> the tokens (B, patches, width) of patches, row by row, before
+ * positions are added. */
+qkv_tensor *qkv_mae_embed(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* pixels (B, H, W, channels) -> the encoder's normed output (B, 1 + kept, width): the class token,
  * then the visible patches in their order. */
 qkv_tensor *qkv_mae_encode(qkv_model *m, qkv_tape *t, qkv_tensor *pixels,

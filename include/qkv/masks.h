@@ -25,6 +25,11 @@ bool qkv_mask_color(const char *name, uint32_t *color);
 qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
                                  const qkv_image_list *masks);
 
+/* Fills classes (side, side): of each pixel the class of the nearest one of the mask. name: the
+ * mask's, for the message when a colour is not in the palette (QKV_E_FORMAT). */
+qkv_status qkv_mask_classes(uint8_t *classes, qkv_context *ctx, const qkv_image *mask,
+                            const char *name, const qkv_mask_palette *palette, size_t side);
+
 /* Reads images and their masks (same file name without extension) into memory, resized to side x
  * side without keeping the aspect ratio: images with 3 channels, masks with 1, the class of the
  * nearest pixel. A pair with an unreadable file is reported to event (may be NULL) and skipped; if

@@ -41,6 +41,10 @@ typedef struct {
     uint64_t seed;       /* masked autoencoder: selects them                                 0 */
     const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
                             codes; of more than 2,000, as many evenly from the set         NULL */
+    const char *pixel;   /* segmenter, colourer: the pixel "X,Y" of the input whose class or colours
+                            are traced; NULL: in the middle                              NULL */
+    const char *truth;   /* segmenter: the mask of the input, as of training's masks     NULL */
+    qkv_strings hints;   /* colourer: qkv_pipeline_colorize_options                      none */
     bool panels;         /* drawings of what else is known of the model                    true */
 } qkv_pipeline_look_options;
 const qkv_option_table *qkv_pipeline_look_table(void);
@@ -85,7 +89,7 @@ typedef struct {
 
 /* A drawing of what else is known of the model and its input, with the numbers behind it. */
 typedef struct {
-    const char *name;  /* "stream" */
+    const char *name;  /* "stream"; docs/look.md lists them */
     const char *title;
     char *note;        /* sentences: what is drawn, how to read it */
     qkv_drawing *drawing;

@@ -31,6 +31,9 @@ const qkv_model_type *qkv_segmenter_type(void);
 const qkv_model_type *qkv_colorizer_type(void);
 enum { QKV_COLORIZER_INPUTS = 4 };
 
+/* pixels (B, H, W, channels) -> the tokens (B, patches, width) of patches, row by row, before
+ * positions are added. NULL once anything on the tape has failed. */
+qkv_tensor *qkv_pixelwise_embed(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* pixels (B, H, W, channels) -> (B, H, W, outputs). NULL once anything on the tape has failed. */
 qkv_tensor *qkv_pixelwise_forward(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 

@@ -36,6 +36,9 @@ typedef struct {
     bool positions;       /* learned position embedding; false: none */
 } qkv_vit_config;
 
+/* pixels (B, H, W, channels) -> the tokens (B, patches, width) of patches, row by row, before
+ * positions and a class token are added. NULL once anything on the tape has failed. */
+qkv_tensor *qkv_vit_embed(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* pixels (B, H, W, channels) -> the normed output of the last block (B, tokens, width). vit: the
  * class token first, then the patches, row by row. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_vit_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);

@@ -108,6 +108,25 @@ qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
     return status;
 }
 
+qkv_status qkv_mask_classes(uint8_t *classes, qkv_context *ctx, const qkv_image *mask,
+                            const char *name, const qkv_mask_palette *palette, size_t side)
+{
+    for (size_t i = 0; i < side * side; i++) {
+        size_t y = (2 * (i / side) + 1) * mask->height / (2 * side);
+        size_t x = (2 * (i % side) + 1) * mask->width / (2 * side);
+        uint32_t color = color_at(mask, y * mask->width + x);
+        size_t place = masks_place_of(palette, color);
+        char text[QKV_MASK_NAME];
+        if (!masks_has(palette, place, color)) {
+            qkv_mask_name(text, color);
+            return qkv_fail(ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no class "
+                            "of the model", name, x, y, text);
+        }
+        classes[i] = (uint8_t)place;
+    }
+    return QKV_OK;
+}
+
 /* ---- pairs --------------------------------------------------------------------------------- */
 
 /* A file's name without folders and what is behind the last dot. */
@@ -145,25 +164,6 @@ typedef struct {
     void *user;
 } reading;
 
-/* The classes of a mask's pixels that are nearest to those of side x side. */
-static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
-{
-    for (size_t i = 0; i < r->side * r->side; i++) {
-        size_t y = (2 * (i / r->side) + 1) * mask->height / (2 * r->side);
-        size_t x = (2 * (i % r->side) + 1) * mask->width / (2 * r->side);
-        uint32_t color = color_at(mask, y * mask->width + x);
-        size_t place = masks_place_of(r->palette, color);
-        char text[QKV_MASK_NAME];
-        if (!masks_has(r->palette, place, color)) {
-            qkv_mask_name(text, color);
-            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no "
-                            "class of the model", name, x, y, text);
-        }
-        r->classes[i] = (uint8_t)place;
-    }
-    return QKV_OK;
-}
-
 /* The mask of an image: one of its name and size. *bad: it cannot be read, as the context says. */
 static qkv_status add_mask(reading *r, const qkv_image *image, const char *name, bool *bad)
 {
@@ -182,7 +182,7 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name,
                           "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
                           mask.height);
     if (!status)
-        status = shrink(r, &mask, mask_name);
+        status = qkv_mask_classes(r->classes, r->ctx, &mask, mask_name, r->palette, r->side);
     if (!status)
         status = qkv_pixels_add(r->classes_out, r->classes, -1, mask_name);
     qkv_image_free(&mask, r->ctx);

@@ -197,6 +197,12 @@ static qkv_tensor *pick(qkv_tape *t, qkv_tensor *x, qkv_tensor *ids)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
+qkv_tensor *qkv_mae_embed(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    const mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
+    return m ? qkv__patches_embed(&m->trunk, t, pixels) : NULL;
+}
+
 qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
                            const qkv_mae_masks *masks)
 {

@@ -141,19 +141,21 @@ static qkv_tensor *look_around(const pixelwise *m, qkv_tape *t, qkv_tensor *x)
     return m->c->convolutions ? x : NULL;
 }
 
-/* pixels, what is around them or NULL -> the trunk's tokens. */
-static qkv_tensor *pixelwise_tokens(const pixelwise *m, qkv_tape *t, qkv_tensor *pixels,
-                                    qkv_tensor *around)
+/* pixels, what is around them or NULL -> the tokens of patches. */
+static qkv_tensor *pixelwise_embed(const pixelwise *m, qkv_tape *t, qkv_tensor *pixels,
+                                   qkv_tensor *around)
 {
-    size_t patch = m->c->trunk.patch;
     qkv_tensor *x = qkv__patches_embed(&m->trunk, t, pixels);
-    if (!x)
-        return NULL;
-    if (around)
-        x = qkv_add(t, x, qkv_linear(t, qkv_patchify(t, around, patch),
-                                     qkv_use(t, m->detail_weight), NULL, QKV_ACT_NONE));
-    return qkv__patches_through(&m->trunk, t, x, qkv_dim(pixels, 1) / patch,
-                                qkv_dim(pixels, 2) / patch);
+    if (!around)
+        return x;
+    return qkv_add(t, x, qkv_linear(t, qkv_patchify(t, around, m->c->trunk.patch),
+                                    qkv_use(t, m->detail_weight), NULL, QKV_ACT_NONE));
+}
+
+qkv_tensor *qkv_pixelwise_embed(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    const pixelwise *m = qkv__model_as(base, t, __func__, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
+    return m ? pixelwise_embed(m, t, pixels, look_around(m, t, pixels)) : NULL;
 }
 
 qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
@@ -163,11 +165,12 @@ qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixe
         return NULL;
     const qkv_pixelwise_config *c = m->c;
     qkv_activation last = c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE;
-    qkv_tensor *around = look_around(m, t, pixels), *x = pixelwise_tokens(m, t, pixels, around);
+    qkv_tensor *around = look_around(m, t, pixels), *x = pixelwise_embed(m, t, pixels, around);
     if (!x)
         return NULL;
-    x = qkv_linear_forward(&m->head, t, x, around ? QKV_ACT_NONE : last);
     size_t p = c->trunk.patch;
+    x = qkv__patches_through(&m->trunk, t, x, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
+    x = qkv_linear_forward(&m->head, t, x, around ? QKV_ACT_NONE : last);
     x = qkv_unpatchify(t, x, p, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
     if (!around)
         return x;

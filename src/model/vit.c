@@ -109,19 +109,34 @@ static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *u
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+/* The tokens of patches, (B, patches, width), and their grid. */
+static qkv_tensor *vit_patches(const vit *m, qkv_tape *t, qkv_tensor *pixels, size_t *rows,
+                              size_t *columns)
 {
-    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
-    if (!m)
-        return NULL;
-    if (!is_compact(base))
-        return qkv__patches_forward(&m->trunk, t, pixels);
-    qkv_tensor *x = qkv__cct_tokens(&m->compact, t, pixels);
+    bool compact = is_compact(m->base);
+    qkv_tensor *x = compact ? qkv__cct_tokens(&m->compact, t, pixels)
+                            : qkv__patches_embed(&m->trunk, t, pixels);
     if (!x)
         return NULL;
-    size_t rows = qkv_dim(x, 1), columns = qkv_dim(x, 2);
-    size_t shape[] = {qkv_dim(x, 0), rows * columns, qkv_dim(x, 3)};
-    return qkv__patches_through(&m->trunk, t, qkv_reshape(t, x, 3, shape), rows, columns);
+    *rows = compact ? qkv_dim(x, 1) : qkv_dim(pixels, 1) / m->c->trunk.patch;
+    *columns = compact ? qkv_dim(x, 2) : qkv_dim(pixels, 2) / m->c->trunk.patch;
+    size_t shape[] = {qkv_dim(x, 0), *rows * *columns, m->c->trunk.width};
+    return qkv_reshape(t, x, 3, shape);
+}
+
+qkv_tensor *qkv_vit_embed(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    size_t rows, columns;
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
+    return m ? vit_patches(m, t, pixels, &rows, &columns) : NULL;
+}
+
+qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    size_t rows, columns;
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
+    qkv_tensor *x = m ? vit_patches(m, t, pixels, &rows, &columns) : NULL;
+    return x ? qkv__patches_through(&m->trunk, t, x, rows, columns) : NULL;
 }
 
 /* One vector of all tokens. */

@@ -31,6 +31,12 @@ static const qkv_option rows[] = {
      .help = "selects the masked patches"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
+    {.flag = "pixel", .key = "pixel", .type = QKV_OPT_STRING, FIELD(pixel), .value = "X,Y",
+     .help = "segmenter, colourer: what gave this pixel its class or its colours"},
+    {.flag = "truth", .key = "truth", .type = QKV_OPT_STRING, FIELD(truth), .value = "MASK",
+     .help = "segmenter: the right mask of the image, for IoU by class"},
+    {.flag = "hint", .key = "hint", .type = QKV_OPT_LIST, FIELD(hints), .value = "X,Y,#RRGGBB",
+     .help = "colourer: the colour at a pixel, as often as you like"},
     {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
      .initial = "true", .help = "drawings of what else is known of the model"},
 };
@@ -214,10 +220,30 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
     return qkv__look_value_norms(l);
 }
 
+/* Options of other kinds of models are errors, not ignored. */
+static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
+{
+    const struct {
+        const char *name, *what;
+        bool given;
+        unsigned can;
+    } options[] = {{"truth", "tells no classes of pixels", l->o.truth != NULL, QKV_CAN_SEGMENT},
+                   {"pixel", "gives pixels neither classes nor colours", l->o.pixel != NULL,
+                    QKV_CAN_SEGMENT | QKV_CAN_COLORIZE},
+                   {"hint", "colours no images", l->o.hints.count > 0, QKV_CAN_COLORIZE}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !(k->can & options[i].can))
+            return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,
+                            l->out->kind, options[i].what);
+    return QKV_OK;
+}
+
 static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
-    qkv_status status = k->prepare(l);
+    qkv_status status = check_suits(l, k);
+    if (!status)
+        status = k->prepare(l);
     if (!status)
         status = add_probes(l, k, x);
     if (!status)

@@ -4,10 +4,54 @@
 #include <string.h>
 
 #include "pipeline/image.h"
+#include "pipeline/image_set.h"
+#include "pipeline/look_patches.h"
 #include "pipeline/looking.h"
 #include "qkv/mae.h"
 #include "qkv/pixelwise.h"
 #include "qkv/vit.h"
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* Positions, filters and neighbours of patches. */
+static qkv_status add_patches(qkv__looking *l)
+{
+    qkv__look_reading r;
+    qkv_image input = {0};
+    qkv_pixels *set = NULL;
+    qkv_status status = qkv__look_positions(l);
+    if (status || !qkv__look_reading_of(&r, l->p))
+        return status;
+    const qkv_pixels_options o = qkv__pixels_options(&r.format);
+    status = qkv__look_reading_input(&r, l, &input);
+    if (!status)
+        status = qkv__look_among(l, &o, &set);
+    if (!status)
+        status = qkv__look_filters(l, &r, set, &input);
+    if (!status)
+        status = qkv__look_nearest(l, &r, set, &input);
+    qkv_pixels_close(set);
+    qkv_image_free(&input, l->p->ctx);
+    return status;
+}
+
+static qkv_status panels_masked(qkv__looking *l)
+{
+    qkv_status status = qkv__look_reconstruction(l);
+    return status ? status : add_patches(l);
+}
+
+static qkv_status panels_segmenter(qkv__looking *l)
+{
+    qkv_status status = qkv__look_segments(l);
+    return status ? status : add_patches(l);
+}
+
+static qkv_status panels_colorizer(qkv__looking *l)
+{
+    qkv_status status = qkv__look_hints(l);
+    return status ? status : add_patches(l);
+}
 
 static qkv_status no_image(const qkv__looking *l)
 {
@@ -28,11 +72,14 @@ static qkv_status look_grid(qkv__looking *l, size_t axis, const char *name, size
                         : no_image(l);
 }
 
-/* The input as the model sees it. */
-static qkv_status add_input(qkv__looking *l, size_t height, size_t width, size_t channels)
+/* The input as the model sees it: cropped or squashed as its directory says. */
+static qkv_status add_input(qkv__looking *l)
 {
-    qkv_image image;
-    qkv_status status = qkv__image_fit(&image, l->p->ctx, &l->in->image, height, width, channels);
+    qkv__look_reading r;
+    qkv_image image = {0};
+    qkv_status status = qkv__look_reading_of(&r, l->p) ? QKV_OK : QKV_E_UNSUPPORTED;
+    if (!status)
+        status = qkv__look_reading_input(&r, l, &image);
     if (!status)
         status = qkv__look_add_image(l, "input", &image);
     qkv_image_free(&image, l->p->ctx);
@@ -45,13 +92,13 @@ static qkv_status add_input(qkv__looking *l, size_t height, size_t width, size_t
 static qkv_status prepare_image_classes(qkv__looking *l)
 {
     const qkv_vit_config *c = qkv_model_config(l->p->model);
-    const qkv_image_format *f = qkv__image_format_of(l->p->model);
-    bool cct = qkv_model_type_of(l->p->model) == qkv_cct_type();
-    size_t side = f->height;
+    const qkv_model_type *type = qkv_model_type_of(l->p->model);
+    bool cct = type == qkv_cct_type() || type == qkv_cct_encoder_type();
+    size_t side = qkv__image_format_of(l->p->model)->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
     qkv_status status = look_grid(l, 0, "patches", !cct, cct ? side : side / c->trunk.patch);
-    return status ? status : add_input(l, f->height, f->width, f->channels);
+    return status ? status : add_input(l);
 }
 
 static bool look_take_classes(void *user, const qkv_image_labels *found)
@@ -62,15 +109,36 @@ static bool look_take_classes(void *user, const qkv_image_labels *found)
     return !qkv__look_classes(l, found->probabilities, found->classes);
 }
 
+/* Encoders without a head: the pass alone. */
+static qkv_status run_image_encoder(qkv__looking *l)
+{
+    qkv__look_reading r;
+    const qkv_image *input = &l->out->images[0].image;
+    qkv_tape *t = l->p->tape;
+    if (!qkv__look_reading_of(&r, l->p))
+        return QKV_E_UNSUPPORTED;
+    size_t shape[] = {1, input->height, input->width, r.inputs};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (x)
+        qkv__look_reading_values(&r, input->data, qkv_tensor_fill(x));
+    (void)qkv_vit_vectors(l->p->model, t, x);
+    return qkv_tape_status(t);
+}
+
 static qkv_status run_image_classes(qkv__looking *l)
 {
+    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_IMAGES))
+        return run_image_encoder(l);
     qkv_status status = qkv_pipeline_classify_images(l->p, &l->in->image, 1, look_take_classes, l);
     return status || l->out->class_count ? status : QKV_E_MEMORY;
 }
 
 const qkv__look_kind qkv__look_image_classes = {
-    .can = QKV_CAN_CLASSIFY_IMAGES, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_image_classes, .run = run_image_classes};
+    .can = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
+    .attentions = {{"layer", "attn", 0, 0, false}},
+    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */
 
@@ -111,7 +179,7 @@ static qkv_status run_masked(qkv__looking *l)
 const qkv__look_kind qkv__look_masked = {
     .can = QKV_CAN_RECONSTRUCT,
     .attentions = {{"layer", "attn", 0, 0, false}, {"decoder.layer", "attn", 1, 1, false}},
-    .prepare = prepare_masked, .run = run_masked};
+    .prepare = prepare_masked, .run = run_masked, .panels = panels_masked};
 
 /* ---- outputs for every pixel ----------------------------------------------------------------- */
 
@@ -147,11 +215,13 @@ static qkv_status run_segmenter(qkv__looking *l)
 
 static qkv_status run_colorizer(qkv__looking *l)
 {
+    qkv_pipeline_colorize_options o = qkv_pipeline_colorize_defaults();
     qkv_colorization found;
     qkv_status status = add_source(l);
     if (status)
         return status;
-    status = qkv_pipeline_colorize(l->p, &l->in->image, NULL, &found);
+    o.hints = l->o.hints;
+    status = qkv_pipeline_colorize(l->p, &l->in->image, &o, &found);
     if (!status)
         status = qkv__look_add_image(l, "colours", &found.image);
     qkv_colorization_free(&found);
@@ -160,7 +230,7 @@ static qkv_status run_colorizer(qkv__looking *l)
 
 const qkv__look_kind qkv__look_segmenter = {
     .can = QKV_CAN_SEGMENT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_segmenter};
+    .prepare = prepare_pixels, .run = run_segmenter, .panels = panels_segmenter};
 const qkv__look_kind qkv__look_colorizer = {
     .can = QKV_CAN_COLORIZE, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_colorizer};
+    .prepare = prepare_pixels, .run = run_colorizer, .panels = panels_colorizer};

@@ -1,5 +1,6 @@
 /* look_text.c - looking inside models of text: language models, masked words, classifiers of texts,
  * translators. */
+#include "pipeline/look_patches.h"
 #include "pipeline/looking.h"
 
 #include <math.h>
@@ -144,6 +145,7 @@ static qkv_status predict_lm(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_lm = {
     .can = QKV_CAN_GENERATE, .final_norm = true, .predicting = "h",
     .attentions = {{"h", "attn", 0, 0, true}}, .prepare = prepare_lm, .run = run_lm,
+    .panels = qkv__look_positions,
     .predict = predict_lm};
 
 /* ---- BERT ------------------------------------------------------------------------------------ */
@@ -188,6 +190,7 @@ static qkv_status predict_words(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_words = {
     .can = QKV_CAN_FILL_MASK, .predicting = "layer",
     .attentions = {{"layer", "attn", 0, 0, false}}, .prepare = prepare_words, .run = run_words,
+    .panels = qkv__look_positions,
     .predict = predict_words};
 
 static qkv_status prepare_text_classes(qkv__looking *l)
@@ -215,6 +218,8 @@ static qkv_status run_text_classes(qkv__looking *l)
     if (l->ids[1].count)
         in.segments = axis_ids(l, 1);
     qkv_tensor *h = qkv_bert_hidden(l->p->model, t, &in);
+    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_TEXT))
+        return qkv_tape_status(t);
     qkv_tensor *y = qkv_bert_class_logits(l->p->model, t, h,
                                           qkv_tensor_ids(t, first, 1, (size_t[]){1}));
     const qkv_real *p = qkv_data(t, qkv_softmax(t, y));
@@ -222,8 +227,9 @@ static qkv_status run_text_classes(qkv__looking *l)
 }
 
 const qkv__look_kind qkv__look_text_classes = {
-    .can = QKV_CAN_CLASSIFY_TEXT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_text_classes, .run = run_text_classes};
+    .can = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT, /* without classes: the pass alone */
+    .attentions = {{"layer", "attn", 0, 0, false}},
+    .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions};
 
 /* ---- translators ----------------------------------------------------------------------------- */
 
@@ -287,4 +293,5 @@ const qkv__look_kind qkv__look_translator = {
     .can = QKV_CAN_TRANSLATE, .predicting = "decoder",
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, true},
                    {"decoder", "cross", 1, 0, false}},
-    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator};
+    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator,
+    .panels = qkv__look_positions};

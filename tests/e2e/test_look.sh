@@ -33,6 +33,14 @@ for kind in reconstruct colorize; do
 done
 train vit classify --data bars-images-idx3-ubyte --size 64
 train cct classify --data bars-images-idx3-ubyte
+train views embed --data bars-images-idx3-ubyte --batch 8
+train vectors embed --source text --target german --vocab 300 --batch 8
+mkdir photos masks
+for name in a b; do
+    cp "$QKV_SOURCE/tests/golden/images/type2-8bit.png" photos/$name.png
+    cp "$QKV_SOURCE/tests/golden/images/type0-1bit.png" masks/$name.png
+done
+train segment segment --images photos --masks masks --size 8 --set patch_size=2 --valid-last 1
 
 # look WORDS... : succeeds.
 look() {
@@ -44,13 +52,13 @@ sums_to_one() {
         awk '{ sum += $1 } END { exit !(sum > 0.97 && sum < 1.001) }' ||
         fail "$*: a row that does not sum to 1: $(tail -c 300 answer)"
 }
-for model in lm mlm classes tr; do
+for model in lm mlm classes tr vectors; do
     look $model "the cat sat"
     grep -q 'the' answer || fail "$model: no tokens: $(cat answer)"
     look $model "the cat sat" --json --head 0 --at 1
     sums_to_one $model
 done
-for model in reconstruct colorize vit cct; do
+for model in reconstruct colorize segment vit cct views; do
     look $model "$image"
     [ "$(grep -c '^[ .:=+*#%@-]*$' answer)" -ge 4 ] || fail "$model: no grid: $(cat answer)"
     look $model "$image" --json --head 0
@@ -61,6 +69,23 @@ done
 look classes "the cat sat" --json
 grep -q '"classes": \[{"label": "' answer || fail "no classes: $(cat answer)"
 refused 1 "cross_attentions have no rollout" look tr "the cat" --second "die katze" --rollout
+
+# Panels: numbers, drawings; what is asked of the wrong kind of model is refused.
+for panel in segments source positions filters exciting nearest; do
+    look segment photos/a.png --truth masks/a.png --panel $panel --json
+    look segment photos/a.png --panel $panel --heat panel.svg --among photos
+    grep -q '<svg' panel.svg || fail "$panel: no drawing"
+done
+look segment photos/a.png --truth masks/a.png --panel segments
+grep -q '"miou":0\.' answer || fail "no IoU: $(cat answer)"
+look colorize photos/a.png --hint 3,4,#c02040 --panel hints --heat panel.png
+look reconstruct photos/a.png --panel reconstruction --heat panel.png
+refused 1 "there is no panel \"hints\"; a vit model has: positions" look vit "$image" --panel hints
+refused 1 "--truth: a vit model tells" look vit "$image" --truth masks/a.png --panel positions
+refused 1 "--hint: a qkv_segmenter model colours no" look segment photos/a.png --hint 1,1,#000000
+refused 1 "--pixel: for panels" look segment photos/a.png --pixel 1,1
+refused 1 "no class of the model" look segment photos/a.png --truth photos/b.png --panel segments
+refused 1 "nowhere" look vit "$image" --among nowhere --panel nearest
 
 # A capture's tensors have the names that Hugging Face gives them.
 look lm "the cat sat" --capture inside.safetensors --places '*.attn.z'

@@ -94,10 +94,13 @@ enum {
     T(qkv_forecast_forward, SERIES, (m, t, NULL, 1))                                               \
     T(qkv_forecast_forced, SERIES, (m, t, NULL, NULL, 1))                                          \
     T(qkv_forecast_loss, SERIES, (m, t, NULL, NULL))                                               \
+    T(qkv_vit_embed, TRUNK, (m, t, NULL))                                                          \
     T(qkv_vit_hidden, TRUNK, (m, t, NULL))                                                         \
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
     T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
+    T(qkv_pixelwise_embed, PIXELS, (m, t, NULL))                                                   \
     T(qkv_pixelwise_forward, PIXELS, (m, t, NULL))                                                 \
+    T(qkv_mae_embed, MAE, (m, t, NULL))                                                            \
     T(qkv_mae_encode, MAE, (m, t, NULL, &a.masks))                                                 \
     T(qkv_mae_decode, MAE, (m, t, NULL, &a.masks))                                                 \
     T(qkv_mae_patches, MAE, (m, t, NULL))                                                          \
