@@ -40,6 +40,12 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Showing", rows, sizeof rows / sizeof *rows, 0};
 
+/* NULL: none was given. */
+static const char *input_of(const cli *c)
+{
+    return c->args.count > 1 ? c->args.items[1] : NULL;
+}
+
 /* The attention of that name; without a name the last, which is a translator's cross-attention. */
 static int choose_attention(const qkv_look *l, const char *name, qkv_look_choice *c)
 {
@@ -93,8 +99,9 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
     else if (choice.layer < 0)
         choice.layer = (int)a->layers - 1;
     choice.position = s->at >= 0     ? (size_t)s->at
-                      : queries->lead ? 0
-                      : queries->rows ? queries->rows / 2 * queries->columns + queries->columns / 2
+                      : queries->lead && !a->causal ? 0
+                      : queries->rows ? queries->lead + queries->rows / 2 * queries->columns +
+                                            queries->columns / 2
                                       : queries->count - 1;
     qkv_status status = QKV_OK;
     qkv_drawing *d = NULL;
@@ -106,7 +113,7 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
         status = qkv_drawing_save(d, s->heat);
     qkv_drawing_destroy(d);
     if (!status && s->out)
-        status = qkv_look_page(l, &(qkv_look_page_options){.input = c->args.items[1]}, s->out);
+        status = qkv_look_page(l, &(qkv_look_page_options){.input = input_of(c)}, s->out);
     if (status)
         return cli_error(c);
     code = (s->heat || s->out) && !c->common.json ? CLI_DONE : look_answer(c, l, &choice);
@@ -161,16 +168,18 @@ static int look_run(cli *c, int argc, char **argv)
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_look_table(), &o);
     cli_bind(c, qkv_pipeline_patch_table(), &patch);
-    if (cli_parse(c, argc, argv, 2, 2))
+    if (cli_parse(c, argc, argv, 1, 2))
         return CLI_USAGE;
+    if (s.corrupt && !input_of(c))
+        return cli_fail("--patch: INPUT expected, the text whose activations it takes");
     if (s.panel && s.out)
         return cli_fail("--panel: a page (--out) has all panels");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
-    qkv_look_input in = {.text = c->args.items[1], .second = s.second,
-                         .image = {.path = c->args.items[1]}};
+    qkv_look_input in = {.text = input_of(c), .second = s.second,
+                         .image = {.path = input_of(c)}};
     if (!status && s.corrupt) {
         int code = patch_run(c, p, &s, &patch);
         qkv_pipeline_close(p);
@@ -189,13 +198,16 @@ static const char *const examples[] = {
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
+    "qkv look runs/codes cat.png --among photos --out codes.html",
+    "qkv look runs/prior --seed 3 --out expected.html",
     "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --heat p.png",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {
     .manual = {.name = "look", .summary = "what a model attends to",
-               .usage = "DIR INPUT", .examples = examples,
-               .text = "INPUT is a text, or an image's file. Prints the weights with which a "
+               .usage = "DIR [INPUT]", .examples = examples,
+               .text = "INPUT is a text, or an image's file; a prior on codes samples an image "
+                       "where it is left out. Prints the weights with which a "
                        "position attends to the others. --out writes a page instead, in which "
                        "every head, layer and position can be chosen. --json: {\"kind\", \"axes\", "
                        "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "

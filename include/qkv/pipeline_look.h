@@ -23,7 +23,7 @@ typedef struct {
     const char *text;       /* text model: the text; translator: the source sentence */
     const char *second;     /* classifier of texts: the second text; translator: the target
                                sentence, NULL: the model's own translation */
-    qkv_image_source image; /* image model */
+    qkv_image_source image; /* image model; prior: may be unset, the prior samples an image */
 } qkv_look_input;
 
 typedef enum { QKV_LOOK_F32, QKV_LOOK_F16, QKV_LOOK_BF16 } qkv_look_store;
@@ -38,9 +38,11 @@ typedef struct {
     bool lens;           /* predictions of each layer too, by logit lens                  true */
     bool weights;        /* maps, figures and rollout; false: the capture alone           true */
     double mask;         /* masked autoencoder: share of patches to mask   [0, 1)       0.75 */
-    uint64_t seed;       /* masked autoencoder: selects them                                 0 */
+    uint64_t seed;       /* masked autoencoder: selects them; prior: of the image it samples  0 */
     const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
                             codes; of more than 2,000, as many evenly from the set         NULL */
+    const char *class_;  /* prior: class of the image, a name, or a number if there are no names;
+                            NULL: the first                                              NULL */
     bool panels;         /* drawings of what else is known of the model                    true */
 } qkv_pipeline_look_options;
 const qkv_option_table *qkv_pipeline_look_table(void);
@@ -79,7 +81,8 @@ typedef struct {
 
 /* A set of images that belong to the input, of the model's size. */
 typedef struct {
-    const char *name; /* "input", "hidden", "filled in", "classes", "colours" */
+    const char *name; /* "input", "hidden", "filled in", "classes", "colours", "reconstruction",
+                         "decoded", "drawn" */
     qkv_image image;
 } qkv_look_image;
 

@@ -28,17 +28,21 @@ static const qkv_option rows[] = {
     {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(mask), .initial = "0.75", .help = "masked autoencoder: share of patches to mask"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
-     .help = "selects the masked patches"},
+     .help = "selects the masked patches; of an image that a prior samples"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
+    {.flag = "class", .key = "class", .type = QKV_OPT_STRING, FIELD(class_), .value = "NAME",
+     .help = "prior on codes: the class of the image, where classes were learnt; else the first"},
     {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
      .initial = "true", .help = "drawings of what else is known of the model"},
 };
 QKV__OPTIONS(qkv_pipeline_look, "Looking")
 
 static const qkv__look_kind *const kinds[] = {
+    &qkv__look_prior, /* generates, too: before the language models */
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
-    &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter, &qkv__look_colorizer};
+    &qkv__look_codes_kind, &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter,
+    &qkv__look_colorizer};
 
 struct qkv_look_tools {
     qkv_head_table *table;
@@ -49,8 +53,6 @@ struct qkv_look_tools {
 
 static const qkv__look_kind *kind_of(const qkv_pipeline *p)
 {
-    if (qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
-        return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (qkv_model_can(p->model, kinds[i]->can))
             return kinds[i];
@@ -99,7 +101,7 @@ static qkv_status add_probes(qkv__looking *l, const qkv__look_kind *k, struct qk
             const qkv__look_attentions *a = &k->attentions[i];
             char pattern[64];
             (void)snprintf(pattern, sizeof pattern, "%s.*.%s", a->stack, a->part);
-            if (a->query == a->key)
+            if (a->query == a->key && !k->attention_at)
                 status = qkv_rollout_open(&x->rollout[i], ctx, t, pattern);
         }
         if (!status)
@@ -124,6 +126,9 @@ static qkv_look_attention *attention_of(qkv__looking *l, const qkv__look_kind *k
                                         const char *name, size_t *layer)
 {
     qkv_place at;
+    size_t which;
+    if (k->attention_at)
+        return k->attention_at(l, name, &which, layer) ? &l->out->attentions[which] : NULL;
     if (!qkv_place_parse(&at, name))
         return NULL;
     *layer = at.layer;
@@ -245,7 +250,7 @@ qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options, qkv_look *out)
 {
     const qkv__look_kind *k = kind_of(p);
-    qkv__looking l = {.p = p, .in = in, .out = out,
+    qkv__looking l = {.p = p, .kind = k, .in = in, .out = out,
                       .o = options ? *options : qkv_pipeline_look_defaults()};
     *out = (qkv_look){.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
     if (!k)

@@ -87,7 +87,7 @@
     }
 
     // ---- patches ----
-    function patchGrid(axis, name, choose) {
+    function patchGrid(axis, name, choose, href) {
         const unit = Math.max(6, Math.floor(384 / Math.max(axis.rows, axis.columns)));
         const width = unit * axis.columns, height = unit * axis.rows;
         const place = new Map();
@@ -97,8 +97,8 @@
         const drawing = svg("svg", {viewBox: `0 0 ${width} ${height}`, width, height, tabindex: 0,
             class: "patches", role: "application",
             "aria-label": `${name}: arrow keys choose a patch`});
-        if (photo)
-            drawing.append(svg("image", {href: photo.getAttribute("href"), width, height,
+        if (photo || href)
+            drawing.append(svg("image", {href: href || photo.getAttribute("href"), width, height,
                 preserveAspectRatio: "none"}));
         const cells = [];
         for (let c = 0; c < axis.rows * axis.columns; c++) {
@@ -132,11 +132,14 @@
         figure.append(scale);
         qkv.saves(figure);
         const box = el("div", {}, figure);
-        const lead = axis.lead ? el("button", {type: "button"}, axis.labels[0]) : null;
-        if (lead) {
-            lead.addEventListener("click", () => choose(0, "click"));
-            box.prepend(el("p", {}, "Class token: ", lead));
-        }
+        const leads = axis.labels.slice(0, axis.lead).map((label, i) => {
+            const button = el("button", {type: "button"}, label);
+            button.addEventListener("click", () => choose(i, "click"));
+            return button;
+        });
+        if (axis.lead)
+            box.prepend(el("p", {class: "lead"}, axis.labels[0] === "[CLS]" ? "Class token: "
+                : "Before the image: ", ...leads));
         return {box, buttons: [], paint(w, most) {
             let peak = 0;
             for (const i of place.values()) peak = Math.max(peak, w ? w[i] : 0);
@@ -153,7 +156,7 @@
             place.forEach((i, c) => { if (i === at) chosen = c; });
             frame.setAttribute("x", chosen < 0 ? -unit : chosen % axis.columns * unit);
             frame.setAttribute("y", Math.floor(Math.max(0, chosen) / axis.columns) * unit);
-            if (lead) lead.setAttribute("aria-pressed", at === 0);
+            leads.forEach((button, i) => button.setAttribute("aria-pressed", at === i));
         }};
     }
 
@@ -215,8 +218,9 @@
         const a = data.attentions[i], box = document.getElementById("explorer" + i);
         const m = await unpack(i), query = data.axes[a.query], key = data.axes[a.key];
         const s = {layer: a.layers - 1, head: -1, who: "from", byNorm: false,
-            at: query.lead ? 0 : query.rows && !query.cells
-                ? Math.floor(query.rows / 2) * query.columns + Math.floor(query.columns / 2)
+            at: query.lead && !a.causal ? 0 : query.rows && !query.cells
+                ? query.lead + Math.floor(query.rows / 2) * query.columns +
+                    Math.floor(query.columns / 2)
                 : Math.floor(query.labels.length / 2), fixed: false};
         const option = (value, text) => el("option", {value}, text);
         const select = (label, options, change) => {
@@ -225,7 +229,8 @@
             return list;
         };
         const layers = select("layer", [
-            ...Array.from({length: a.layers}, (_, l) => option(l, `layer ${l}`)),
+            ...Array.from({length: a.layers}, (_, l) =>
+                option(l, a.names ? a.names[l] : `layer ${l}`)),
             ...(a.rollout ? [option(-1, "rollout")] : [])], (v) => { s.layer = v; });
         const heads = select("head", [option(-1, "mean of heads"),
             ...Array.from({length: a.heads}, (_, h) => option(h, `head ${h}`))],
@@ -309,5 +314,6 @@
         box.look = {s, show, weights: () => weightsOf(a, m, s)};
     }
 
+    qkv.patchGrid = patchGrid;
     data.attentions.forEach((_, i) => explorer(i));
 })();

@@ -135,7 +135,8 @@ qkv_status qkv__look_name_words(qkv__looking *l)
             out->word_ids[kept++] = out->word_ids[i];
     for (; out->word_count < kept; out->word_count++) {
         int32_t id = out->word_ids[out->word_count];
-        char *word = out->class_count
+        char *word = l->kind && l->kind->word ? l->kind->word(l, id)
+                     : out->class_count
                          ? qkv_strdup(l->p->ctx, qkv_pipeline_label(l->p, (size_t)id))
                          : qkv__look_token_text(l->p, id);
         if (!word)

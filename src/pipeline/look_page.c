@@ -9,7 +9,7 @@
 #include "qkv/page.h"
 #include "qkv/painting.h"
 
-extern const char qkv__file_look_js[], qkv__file_look_css[];
+extern const char qkv__file_look_js[], qkv__file_look_codes_js[], qkv__file_look_css[];
 
 enum { MOST_WEIGHTS = 4 << 20, LISTED = 40 }; /* weights in the page's data; rows of tables */
 
@@ -168,6 +168,7 @@ static qkv_status put_data(qkv_page *page, const qkv_look *l, double least, doub
         qkv_json_put_bool(&w, "rollout", a->rollout != NULL);
         qkv_json_put_bool(&w, "norms", a->value_norms != NULL);
         qkv_json_put_int(&w, "entries", (int64_t)maps.entries);
+        qkv__look_put_names(&w, a);
         qkv_json_end_object(&w);
         qkv_free(l->ctx, maps.data);
     }
@@ -379,6 +380,7 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
                     "nostalgebraist 2020).", shown);
     qkv_page_css(page, qkv__file_look_css);
     qkv_page_js(page, qkv__file_look_js);
+    qkv_page_js(page, qkv__file_look_codes_js);
     if (!status)
         status = qkv_page_save(page, path);
     qkv_page_destroy(page);

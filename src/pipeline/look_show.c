@@ -64,6 +64,23 @@ static void put_axis(qkv_json_writer *w, const qkv_look_axis *a)
     qkv_json_end_object(w);
 }
 
+void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a)
+{
+    qkv_place at;
+    bool numbered = true;
+    for (size_t i = 0; i < a->layers; i++)
+        numbered = numbered && (!a->maps[i * a->heads].attention ||
+                                qkv_place_parse(&at, a->maps[i * a->heads].attention));
+    if (numbered)
+        return;
+    qkv_json_begin_array(w, "names");
+    for (size_t i = 0; i < a->layers; i++) {
+        const char *name = a->maps[i * a->heads].attention;
+        qkv_json_put_string(w, NULL, name ? name : "");
+    }
+    qkv_json_end_array(w);
+}
+
 static void put_figures(qkv_json_writer *w, const qkv_look_attention *a)
 {
     qkv_json_begin_array(w, "figures");
@@ -148,6 +165,7 @@ void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer 
         qkv_json_put_string(w, "keys", l->axes[a->key].name);
         qkv_json_put_int(w, "layers", (int64_t)a->layers);
         qkv_json_put_int(w, "heads", (int64_t)a->heads);
+        qkv__look_put_names(w, a);
         put_figures(w, a);
         qkv_json_end_object(w);
     }

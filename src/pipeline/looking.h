@@ -37,6 +37,11 @@ typedef struct qkv__look_kind {
     bool final_norm;        /* of qkv_capture_options */
     const char *predicting; /* the stack whose states the logit lens reads; NULL: no lens */
     qkv__look_attentions attentions[QKV_LOOK_ATTENTIONS];
+    /* The attention, and its layer, of that full name. NULL: stack, layer and part say it. */
+    bool (*attention_at)(const qkv__looking *l, const char *name, size_t *attention,
+                         size_t *layer);
+    /* The text of an id that was predicted, freed by the caller. NULL: a token's text. */
+    char *(*word)(const qkv__looking *l, int32_t id);
     qkv_status (*prepare)(qkv__looking *l); /* axes and inputs, before there are probes */
     qkv_status (*run)(qkv__looking *l);     /* the pass on l->p->tape */
     /* The predictions at all positions from the stack's output, (1, positions, width), for lens
@@ -47,7 +52,7 @@ typedef struct qkv__look_kind {
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
-    qkv__look_colorizer;
+    qkv__look_colorizer, qkv__look_codes_kind, qkv__look_prior;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 
@@ -68,6 +73,10 @@ qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, siz
 char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
+
+/* Array "names": full names of an attention's layers, where a number does not say which layer it
+ * is, as in a VQGAN. */
+void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a);
 
 /* ---- panels, look_panels.c ------------------------------------------------------------------- */
 

@@ -33,6 +33,8 @@ for kind in reconstruct colorize; do
 done
 train vit classify --data bars-images-idx3-ubyte --size 64
 train cct classify --data bars-images-idx3-ubyte
+train vqgan vqgan --images bars-images-idx3-ubyte --size 16 --perceptual 0 --disc-start 0 --set in_channels=3
+train prior imagine --vqgan vqgan --images bars-images-idx3-ubyte
 
 # look WORDS... : succeeds.
 look() {
@@ -58,6 +60,28 @@ for model in reconstruct colorize vit cct; do
     look $model "$image" --rollout --json --at 1
     sums_to_one $model
 done
+look vqgan "$image"
+[ "$(grep -c '^[ .:=+*#%@-]*$' answer)" -ge 4 ] || fail "vqgan: no grid: $(cat answer)"
+look vqgan "$image" --attention encoder_attentions --json
+sums_to_one vqgan
+grep -qF '"names": ["encoder.mid.attn_1"]' answer || fail "a layer has no name: $(cat answer)"
+look vqgan "$image" --among bars-images-idx3-ubyte --panel codes-usage
+grep -q '"images":64,' answer || fail "no usage over the set: $(cat answer)"
+look vqgan "$image" --panel codes-where --heat where.svg
+grep -q '<image' where.svg || fail "no patches of codes"
+look vqgan "$image" --capture inside.safetensors
+"$QKV" info inside.safetensors >answer
+grep -qF ' decoder.mid.attn_1.weights ' answer || fail "the capture has no attention of a VQGAN"
+look prior "$image" --json
+sums_to_one prior
+grep -q '"text": "code ' answer || fail "prior: codes have no names: $(cat answer)"
+look prior --seed 3 --panel prior-next --json
+cp answer drawn
+look prior --seed 3 --panel prior-next --json
+cmp -s answer drawn || fail "a seed does not determine what a prior samples"
+refused 1 "reads images: none was given" look vqgan
+refused 1 "reads text: none was given" look lm
+refused 1 "--patch: INPUT expected" look lm --patch "the cat"
 look classes "the cat sat" --json
 grep -q '"classes": \[{"label": "' answer || fail "no classes: $(cat answer)"
 refused 1 "cross_attentions have no rollout" look tr "the cat" --second "die katze" --rollout
