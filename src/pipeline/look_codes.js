@@ -16,7 +16,7 @@
         const cells = [...drawing.querySelectorAll("[data-key^='code-']")];
         const line = el("p", {id: "codes-grid-line", "aria-live": "polite"},
             "Point at a cell, or use the arrow keys, to see where else its code is.");
-        let chosen = -1;
+        let chosen = -1, fixed = false; /* by a click or a key: the pointer leaves it alone */
         function choose(at) {
             const code = all[at], here = all.filter((c) => c === code).length;
             chosen = at;
@@ -28,7 +28,8 @@
         }
         const pick = (e) => {
             const cell = e.target.closest("[data-key^='code-']");
-            if (cell) choose(cells.indexOf(cell));
+            fixed = fixed || e.type === "click";
+            if (cell && (e.type === "click" || !fixed)) choose(cells.indexOf(cell));
         };
         drawing.addEventListener("click", pick);
         drawing.addEventListener("pointerover", pick);
@@ -38,6 +39,7 @@
             if (step === undefined) return;
             e.preventDefault();
             const at = chosen < 0 ? 0 : chosen + step;
+            fixed = true;
             if (at >= 0 && at < all.length) choose(at);
         });
         figure.before(line);
@@ -93,7 +95,8 @@
             }
         }
         const drawing = grid.box.querySelector("svg");
-        drawing.addEventListener("click", () => { fixed = true; });
+        for (const type of ["click", "keydown"])
+            drawing.addEventListener(type, () => { fixed = true; });
         drawing.addEventListener("pointerover", (e) => {
             if (!fixed && e.target.dataset.cell !== undefined) choose(Number(e.target.dataset.cell));
         });

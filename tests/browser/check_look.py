@@ -36,6 +36,12 @@ def choose(b, attention, layer, head, at):
          at)
 
 
+def press(b, css):
+    """A click on the element, wherever it is on the page."""
+    b.js("document.querySelector(arguments[0])"
+         ".dispatchEvent(new MouseEvent('click', {bubbles: true}))", css)
+
+
 def agree(b, model, given, attention, name, layer, head, at):
     """The page's row is the command's, but for rounding and weights that are not on the page."""
     choose(b, attention, layer, head, at)
@@ -100,8 +106,7 @@ with Browser() as b:
         b.wait(READY, model + ": the explorer")
         agree(b, model, [photo], 0, look(model, photo)["attentions"][0]["name"], 0, 1, 2)
         check(b.js("return document.querySelectorAll('svg.patches').length") > 0, "patches")
-        b.js("document.querySelector('svg.patches rect[data-cell=\"5\"]')"
-             ".dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        press(b, "svg.patches rect[data-cell='5']")
         before = b.js("return document.getElementById('explorer0').look.s.at")
         b.js("document.querySelector('svg.patches').focus()")
         b.key("Right")
@@ -113,4 +118,72 @@ with Browser() as b:
         check(b.js("return document.querySelector('svg.patches image') !== null"),
               model + ": the image is beneath")
         b.screenshot(os.path.join(shots, f"look-{model}.png"))
+
+    # A VQGAN: heat maps over the codes; cells that have the same code by mouse and keys; panels.
+    among = ["--among", os.path.join(work, "bars-images-idx3-ubyte")]
+    b.open(page_of("vqgan", photo, *among))
+    b.wait(READY, "vqgan: the explorers")
+    for i, name in enumerate(("encoder_attentions", "decoder_attentions")):
+        agree(b, "vqgan", [photo], i, name, 0, 0, 5)
+    check(b.js("return document.querySelector('#explorer1 option').textContent")
+          == "decoder.mid.attn_1", "a layer of a VQGAN has its name")
+    panels = look("vqgan", photo, *among)["panels"]
+    check(list(panels) == ["codes-grid", "codes-usage", "codes-alone", "codes-where",
+                           "codes-nearest", "codes-together", "codes-verdict"], "panels")
+    for name, numbers in panels.items():
+        check(b.js("return qkv.json(arguments[0] + '-data')", name) == numbers,
+              f"{name}: the page's numbers")
+        check(b.js("return document.querySelector('#' + arguments[0] + '-figure svg') !== null",
+                   name), f"{name}: a drawing")
+    codes = panels["codes-grid"]["codes"]
+    shown = b.js("return [...document.querySelectorAll('[data-key^=code-] text')]"
+                 ".map(e => Number(e.textContent))")
+    check(shown == [c for line in codes for c in line], "every cell shows its code")
+    b.hover("[data-key='code-1,2']")
+    line = b.js("return document.getElementById('codes-grid-line').textContent")
+    here = sum(row_.count(codes[1][2]) for row_ in codes)
+    total = panels["codes-usage"]["counts"][codes[1][2]]
+    check(line == f"1,2: code {codes[1][2]}, {here} of 16 patches; {total} of 1024 in the set.",
+          f"what is said of a cell: {line}")
+    check(b.js("return document.querySelectorAll('[data-key^=code-].same').length") == here,
+          "cells of the same code are marked")
+    press(b, "[data-key='code-1,2'] text")
+    b.js("document.querySelector('#codes-grid-figure svg').focus()")
+    b.key("Down")
+    check(b.js("return document.getElementById('codes-grid-line').textContent").startswith(
+        f"2,2: code {codes[2][2]},"), "arrow keys choose a cell")
+    for name in ("input", "reconstruction"):
+        check(len(panels["codes-verdict"][name]) == 2, "a logit a patch")
+    b.screenshot(os.path.join(shots, "look-vqgan.png"), whole=True)
+
+    # A prior: the codes that it expected, where it looked for them.
+    given = [photo, "--top", "3"]
+    b.open(page_of("prior", *given))
+    b.wait(READY, "prior: the explorer")
+    agree(b, "prior", given, 0, "attentions", 0, 1, 7)
+    found = look("prior", *given)
+    expected = found["panels"]["prior-next"]
+    check(b.js("return qkv.json('prior-next-data')") == expected, "prior-next: the numbers")
+    check(b.js("return document.querySelectorAll('#prior-next-figure svg image').length") == 4,
+          "an image for each rank, and the image")
+    b.hover("#prior-next-explorer rect[data-cell='6']")
+    state = ("return [...document.querySelectorAll('#prior-next-explorer .codes li')].map(e => "
+             "[Number(e.dataset.code), parseFloat(e.querySelector('.number').textContent)])")
+
+    def listed(at):
+        p = expected["positions"][at]
+        return [[p["code"], 100 * p["p"]]] + [[n["code"], 100 * n["p"]] for n in p["next"]]
+
+    near(b.js(state), listed(6), 6e-3, "the distribution at a position, by the mouse")
+    check(b.js("return document.getElementById('explorer0').look.s.at") == 6,
+          "the position before it is the one that looked for it")
+    check(b.js("return document.querySelector('#prior-next-explorer .codes li svg')"
+               ".getAttribute('viewBox')") == "2 1 1 1", "the patch of that position")
+    press(b, "#prior-next-explorer rect[data-cell='9']")
+    b.js("document.querySelector('#prior-next-explorer svg.patches').focus()")
+    b.key("Right")
+    near(b.js(state), listed(10), 6e-3, "and by keys")
+    near([n["p"] for n in found["predictions"][10]],
+         [n["p"] for n in expected["positions"][10]["next"]], 1e-5, "the lens ends with the same")
+    b.screenshot(os.path.join(shots, "look-prior.png"), whole=True)
 finish()

@@ -33,7 +33,8 @@ for kind in reconstruct colorize; do
 done
 train vit classify --data bars-images-idx3-ubyte --size 64
 train cct classify --data bars-images-idx3-ubyte
-train vqgan vqgan --images bars-images-idx3-ubyte --size 16 --perceptual 0 --disc-start 0 --set in_channels=3
+train vqgan vqgan --images bars-images-idx3-ubyte --size 16 --perceptual 0 --disc-start 0 \
+    --set in_channels=3
 train prior imagine --vqgan vqgan --images bars-images-idx3-ubyte
 
 # look WORDS... : succeeds.
