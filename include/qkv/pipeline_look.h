@@ -51,10 +51,12 @@ qkv_pipeline_look_options qkv_pipeline_look_defaults(void);
 /* What the queries or keys of an attention are. */
 typedef struct {
     const char *name;   /* "tokens", "source tokens", "target tokens", "patches",
-                           "visible patches" */
+                           "visible patches", "codes" */
     size_t count;
-    char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch */
-    size_t lead;        /* positions before the patches: 1 with a class token */
+    char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch; of a prior's
+                           lead "start", "class NAME" or "condition row,column" */
+    size_t lead;        /* positions before the patches: 1 with a class token; a prior's tokens
+                           before the codes */
     size_t rows, columns; /* grid of patches; 0: a sequence */
     int32_t *cells;     /* (count - lead) the patch at each position, row by row; NULL: in order */
 } qkv_look_axis;
@@ -64,7 +66,8 @@ typedef struct {
     const char *name;   /* as in a capture: "attentions", "cross_attentions" */
     size_t query, key;  /* indices of axes */
     bool causal;
-    size_t layers, heads;
+    size_t layers, heads; /* VQGAN: layers of a tower that attend to the grid of codes, in order of
+                             the pass; maps have their names */
     qkv_head_figures *figures; /* (layers, heads) */
     qkv_head_map *maps;        /* (layers, heads) */
     /* (layers, heads, keys) norm of each value after the output layer, |v_j W_O|; the weights times
@@ -105,8 +108,8 @@ typedef struct {
     qkv_look_attention attentions[QKV_LOOK_ATTENTIONS];
     qkv_look_image images[QKV_LOOK_IMAGES];
     /* Predictions at every position of axis `predicted`: of the next token (language models,
-     * translators) or of the token itself (masked words). lens: before layer 0, 1, .., and after
-     * the last, which are the model's own; without lens the last alone. */
+     * translators), of the next code (priors) or of the token itself (masked words). lens: before
+     * layer 0, 1, .., and after the last, which are the model's own; without lens the last alone. */
     size_t predicted, lens_layers, top; /* top 0: none */
     qkv_look_guess *guesses; /* (lens_layers, positions, top) */
     /* Classifiers: the classes by probability. */

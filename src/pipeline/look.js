@@ -99,7 +99,7 @@
             "aria-label": `${name}: arrow keys choose a patch`});
         if (photo || href)
             drawing.append(svg("image", {href: href || photo.getAttribute("href"), width, height,
-                preserveAspectRatio: "none"}));
+                preserveAspectRatio: "none", "image-rendering": href ? "pixelated" : "auto"}));
         const cells = [];
         for (let c = 0; c < axis.rows * axis.columns; c++) {
             const rect = svg("rect", {x: c % axis.columns * unit, width: unit, height: unit,
@@ -133,13 +133,15 @@
         qkv.saves(figure);
         const box = el("div", {}, figure);
         const leads = axis.labels.slice(0, axis.lead).map((label, i) => {
-            const button = el("button", {type: "button"}, label);
+            const button = el("button", {type: "button", "aria-label": label, title: label},
+                label.replace("condition ", ""));
             button.addEventListener("click", () => choose(i, "click"));
             return button;
         });
         if (axis.lead)
-            box.prepend(el("p", {class: "lead"}, axis.labels[0] === "[CLS]" ? "Class token: "
-                : "Before the image: ", ...leads));
+            box.prepend(el("p", {}, axis.labels[0] === "[CLS]" ? "Class token:"
+                : axis.lead > 1 ? "The condition's codes:" : "Before the image:"),
+            el("div", {class: "tokens lead"}, ...leads));
         return {box, buttons: [], paint(w, most) {
             let peak = 0;
             for (const i of place.values()) peak = Math.max(peak, w ? w[i] : 0);
@@ -149,6 +151,11 @@
                 rect.setAttribute("fill", w ? "var(--s1)" : "var(--bg)");
                 rect.setAttribute("fill-opacity", w ? (0.8 * share).toFixed(3) : "0");
                 tip.textContent = `${axis.labels[i]}: ${w ? number(w[i]) : ""}`;
+            });
+            leads.forEach((button, i) => {
+                const share = w && most > 0 ? Math.round(85 * w[i] / most) : 0;
+                button.style.backgroundColor =
+                    share ? `color-mix(in srgb, var(--s1) ${share}%, transparent)` : "";
             });
             scale.textContent = w ? `Full colour: ${number(peak)}; no colour: 0.` : "";
         }, choose(at) {
@@ -209,7 +216,8 @@
             }
             body.append(row);
         }
-        table.append(el("caption", {}, `Position ${at}: ${data.axes[p.axis].labels[at]}`), body);
+        table.append(el("caption", {}, `Position ${at}: ${data.axes[p.axis].labels[at]}` +
+            (data.axes[p.axis].rows ? ", predicting the code after it" : "")), body);
         box.replaceChildren(el("div", {class: "scroll"}, table));
     }
 

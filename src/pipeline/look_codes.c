@@ -227,7 +227,7 @@ static qkv_status draw_verdict(const qkv__look_codes *c, const code_verdict v[2]
             most = fmax(most, fabs((double)v[i].logits[k]));
     qkv_heat_map map = {.rows = v[0].rows, .columns = v[0].columns, .diverging = true,
                         .square = true, .min = -most, .max = most > 0 ? most : 1,
-                        .title = titles[0], .numbers = true, .decimals = 1};
+                        .title = titles[0], .numbers = true};
     qkv_heat_size(&map, fmax(8, 288 / (double)v[0].columns), &width, &height);
     qkv_status status = qkv_drawing_create(out, c->ctx, 2 * width, height);
     if (status)
