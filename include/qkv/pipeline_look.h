@@ -109,7 +109,7 @@ typedef struct {
     qkv_look_image images[QKV_LOOK_IMAGES];
     /* Predictions at every position of axis `predicted`: of the next token (language models,
      * translators), of the next code (priors) or of the token itself (masked words). lens: before
-     * layer 0, 1, .., and after the last, which are the model's own; without lens the last alone. */
+     * layer 0, 1, .., and after the last, which are the model's own; without lens only these. */
     size_t predicted, lens_layers, top; /* top 0: none */
     qkv_look_guess *guesses; /* (lens_layers, positions, top) */
     /* Classifiers: the classes by probability. */

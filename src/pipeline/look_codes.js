@@ -7,6 +7,15 @@
     const steps = (columns) => ({ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns,
         ArrowUp: -columns});
 
+    /* The cell of an image of all cells. */
+    function cut(href, data, at, name) {
+        const box = svg("svg", {width: 48, height: 48, role: "img", "aria-label": name,
+            viewBox: `${at % data.columns} ${Math.floor(at / data.columns)} 1 1`});
+        box.append(svg("image", {href, width: data.columns, height: data.rows,
+            preserveAspectRatio: "none", "image-rendering": "pixelated"}));
+        return box;
+    }
+
     // ---- the grid of codes ----
     function sameCodes() {
         const data = block("codes-grid-data"), usage = block("codes-usage-data");
@@ -14,6 +23,8 @@
         const figure = document.getElementById("codes-grid-figure");
         const drawing = figure.querySelector("svg"), all = data.codes.flat();
         const cells = [...drawing.querySelectorAll("[data-key^='code-']")];
+        const alone = block("codes-alone-data");
+        const sheet = document.querySelectorAll("#codes-alone-figure svg image");
         const line = el("p", {id: "codes-grid-line", "aria-live": "polite"},
             "Point at a cell, or use the arrow keys, to see where else its code is.");
         let chosen = -1, fixed = false; /* by a click or a key: the pointer leaves it alone */
@@ -21,10 +32,13 @@
             const code = all[at], here = all.filter((c) => c === code).length;
             chosen = at;
             cells.forEach((cell, i) => cell.classList.toggle("same", all[i] === code));
-            line.textContent = `${Math.floor(at / data.columns)},${at % data.columns}: code ` +
+            const where = `${Math.floor(at / data.columns)},${at % data.columns}: code ` +
                 `${code}, ${here} of ${all.length} patches` +
                 (usage && usage.images > 1
                     ? `; ${usage.counts[code]} of ${usage.patches} in the set.` : ".");
+            const image = alone ? sheet[alone.codes.indexOf(code)] : null;
+            line.replaceChildren(...(image ? [cut(image.getAttribute("href"),
+                {rows: 1, columns: 1}, 0, `code ${code} alone`)] : []), where);
         }
         const pick = (e) => {
             const cell = e.target.closest("[data-key^='code-']");
@@ -34,6 +48,7 @@
         drawing.addEventListener("click", pick);
         drawing.addEventListener("pointerover", pick);
         drawing.setAttribute("tabindex", "0");
+        drawing.setAttribute("role", "application");
         drawing.addEventListener("keydown", (e) => {
             const step = steps(data.columns)[e.key];
             if (step === undefined) return;
@@ -46,15 +61,6 @@
     }
 
     // ---- what a prior expected ----
-    /* The cell of an image of all cells. */
-    function cut(href, data, at, name) {
-        const box = svg("svg", {width: 48, height: 48, role: "img", "aria-label": name,
-            viewBox: `${at % data.columns} ${Math.floor(at / data.columns)} 1 1`});
-        box.append(svg("image", {href, width: data.columns, height: data.rows,
-            preserveAspectRatio: "none", "image-rendering": "pixelated"}));
-        return box;
-    }
-
     function expected() {
         const data = block("prior-next-data");
         if (!data) return;
@@ -90,7 +96,6 @@
             box.dataset.at = at;
             if (look) { /* where it looked for this code: the position before it */
                 look.s.at = lead - 1 + at;
-                look.s.who = "from";
                 look.show();
             }
         }

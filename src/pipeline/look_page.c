@@ -306,8 +306,9 @@ static qkv_status put_attention(qkv_page *page, const qkv_look *l, size_t i)
     char id[32];
     (void)snprintf(id, sizeof id, "attention%zu", i);
     qkv_page_heading(page, 2, id, a->name);
-    qkv_page_printf(page, "%zu %s attend to %zu %s, in %zu layers of %zu heads%s.", q->count,
-                    q->name, k->count, k->name, a->layers, a->heads,
+    qkv_page_printf(page, "%zu %s attend to %zu %s, in %zu layer%s of %zu head%s%s.", q->count,
+                    q->name, k->count, k->name, a->layers, a->layers == 1 ? "" : "s", a->heads,
+                    a->heads == 1 ? "" : "s",
                     a->causal ? "; a position sees itself and those before it" : "");
     qkv_status status = qkv_look_draw_heads(l, i, &d);
     if (status)

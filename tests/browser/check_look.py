@@ -140,6 +140,10 @@ with Browser() as b:
                  ".map(e => Number(e.textContent))")
     check(shown == [c for line in codes for c in line], "every cell shows its code")
     b.hover("[data-key='code-1,2']")
+    alone = panels["codes-alone"]["codes"].index(codes[1][2])
+    check(b.js("return document.querySelector('#codes-grid-line image').getAttribute('href') === "
+               "document.querySelectorAll('#codes-alone-figure image')[arguments[0]]"
+               ".getAttribute('href')", alone), "the code alone is beside what is said of it")
     line = b.js("return document.getElementById('codes-grid-line').textContent")
     here = sum(row_.count(codes[1][2]) for row_ in codes)
     total = panels["codes-usage"]["counts"][codes[1][2]]
