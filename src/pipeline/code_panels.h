@@ -17,9 +17,9 @@ typedef struct {
     const int32_t *grid;          /* (rows, columns) */
 } qkv__look_codes;
 
-/* grid must outlive it. */
-qkv__look_codes qkv__look_codes_of(qkv__looking *l, qkv_model *vqgan, size_t rows, size_t columns,
-                                   const int32_t *grid);
+/* t: the VQGAN runs on it. grid must outlive the result. */
+qkv__look_codes qkv__look_codes_of(qkv__looking *l, qkv_model *vqgan, qkv_tape *t, size_t rows,
+                                   size_t columns, const int32_t *grid);
 /* The image that codes (rows, columns) decode to. On failure *out is empty. */
 qkv_status qkv__look_codes_decode(const qkv__look_codes *c, const int32_t *codes, qkv_image *out);
 /* The place's patch of an image of all codes, factor x factor pixels, to the same place of to. */

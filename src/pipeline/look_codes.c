@@ -14,10 +14,10 @@
 
 enum { SIDE = 512, MOST_INDICES = 1024, WINDOW = 4 };
 
-qkv__look_codes qkv__look_codes_of(qkv__looking *l, qkv_model *vqgan, size_t rows, size_t columns,
-                                   const int32_t *grid)
+qkv__look_codes qkv__look_codes_of(qkv__looking *l, qkv_model *vqgan, qkv_tape *t, size_t rows,
+                                   size_t columns, const int32_t *grid)
 {
-    return (qkv__look_codes){.l = l, .ctx = l->p->ctx, .tape = l->p->tape, .vqgan = vqgan,
+    return (qkv__look_codes){.l = l, .ctx = l->p->ctx, .tape = t, .vqgan = vqgan,
                              .config = qkv__codec_config(vqgan),
                              .factor = qkv_vqgan_factor(vqgan), .rows = rows, .columns = columns,
                              .places = rows * columns, .grid = grid};
@@ -79,8 +79,8 @@ static qkv_status run_codes(qkv__looking *l)
                                           input->width, l->ids[0].data);
     if (status)
         return status;
-    const qkv__look_codes c = qkv__look_codes_of(l, l->p->model, a->rows, a->columns,
-                                                 l->ids[0].data);
+    const qkv__look_codes c = qkv__look_codes_of(l, l->p->model, l->p->tape, a->rows,
+                                                 a->columns, l->ids[0].data);
     status = qkv__look_codes_decode(&c, c.grid, &decoded);
     if (!status)
         status = qkv__look_add_image(l, "reconstruction", &decoded);
@@ -335,8 +335,8 @@ static qkv_status panels_codes(qkv__looking *l)
 {
     const qkv_look_axis *a = &l->out->axes[0];
     const qkv_image *input = &l->out->images[0].image, *decoded = &l->out->images[1].image;
-    const qkv__look_codes c = qkv__look_codes_of(l, l->p->model, a->rows, a->columns,
-                                                 l->ids[0].data);
+    const qkv__look_codes c = qkv__look_codes_of(l, l->p->model, l->p->tape, a->rows,
+                                                 a->columns, l->ids[0].data);
     qkv_pixels_options o = qkv_pixels_defaults();
     qkv__code_set set = {0};
     qkv_pixels *among = NULL;

@@ -101,7 +101,7 @@ static qkv_status keep_tokens(qkv__looking *l, const int32_t *tokens)
 static qkv__look_codes prior_codes(qkv__looking *l)
 {
     const qkv__prior *c = &l->p->codecs;
-    return qkv__look_codes_of(l, c->vqgan, c->rows, c->columns, l->ids[1].data);
+    return qkv__look_codes_of(l, c->vqgan, c->tape, c->rows, c->columns, l->ids[1].data);
 }
 
 static qkv_status add_decoded(qkv__looking *l, const char *name)

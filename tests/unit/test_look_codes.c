@@ -404,6 +404,20 @@ static void prior(void **state)
     qkv_pipeline_close(p);
 }
 
+/* Probes see the prior's pass, not its VQGAN's. */
+static void prior_places(void **state)
+{
+    (void)state;
+    qkv_pipeline *p = opened(PRIOR);
+    qkv_look_places places;
+    assert_int_equal(qkv_pipeline_places(p, &places), QKV_OK);
+    assert_true(places.count > 10);
+    for (size_t i = 0; i < places.count; i++)
+        assert_null(strstr(places.items[i].name, "coder."));
+    qkv_look_places_free(&places);
+    qkv_pipeline_close(p);
+}
+
 /* An image's codes are those of its VQGAN; classes by name. */
 static void prior_of_image(void **state)
 {
@@ -478,6 +492,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention), cmocka_unit_test(codes), cmocka_unit_test(among),
         cmocka_unit_test(no_verdict), cmocka_unit_test(prior), cmocka_unit_test(prior_of_image),
-        cmocka_unit_test(memory_gives_out)};
+        cmocka_unit_test(prior_places), cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
