@@ -142,14 +142,16 @@
             box.prepend(el("p", {}, axis.labels[0] === "[CLS]" ? "Class token:"
                 : axis.lead > 1 ? "The condition's codes:" : "Before the image:"),
             el("div", {class: "tokens lead"}, ...leads));
-        return {box, buttons: [], paint(w, most) {
+        return {box, buttons: [], paint(w, most, hidden) {
             let peak = 0;
             for (const i of place.values()) peak = Math.max(peak, w ? w[i] : 0);
             place.forEach((i, c) => {
                 const share = w && peak > 0 ? w[i] / peak : 0;
                 const {rect, tip} = cells[c];
-                rect.setAttribute("fill", w ? "var(--s1)" : "var(--bg)");
-                rect.setAttribute("fill-opacity", w ? (0.8 * share).toFixed(3) : "0");
+                const shut = hidden && hidden(i);
+                rect.setAttribute("fill", w && !shut ? "var(--s1)" : "var(--bg)");
+                rect.setAttribute("fill-opacity",
+                    shut ? "0.7" : w ? (0.8 * share).toFixed(3) : "0");
                 tip.textContent = `${axis.labels[i]}: ${w ? number(w[i]) : ""}`;
             });
             leads.forEach((button, i) => {
@@ -281,7 +283,9 @@
             (s.who === "to" ? keys : queries).choose(s.at);
             if (!one) (s.who === "to" ? queries : keys).choose(-1);
             if (!one) (s.who === "to" ? keys : queries).paint(null, 0);
-            (s.who === "to" ? queries : keys).paint(w, most);
+            /* of a causal model: positions that cannot see, or be seen by, the chosen one */
+            (s.who === "to" ? queries : keys).paint(w, most, (i) =>
+                a.causal && (s.who === "to" ? i < s.at : i > s.at));
             heads.disabled = s.layer < 0;
             title.textContent = s.who === "to"
                 ? `Who attends to ${s.at}: ${picked.labels[s.at]}`

@@ -7,12 +7,13 @@
 
 enum { LABELLED = 48, SIDE = 512, POOLED = 24 }; /* labels; units; cells of small maps */
 
-/* A row over the grid of its keys: cells that the model did not read are missing. */
-static void fill_grid(const qkv_look_axis *a, const double *row, float *cells)
+/* A row over the grid of its keys: cells that the model did not read, or that are behind position
+ * `last`, are missing. */
+static void fill_grid(const qkv_look_axis *a, const double *row, size_t last, float *cells)
 {
     for (size_t i = 0; i < a->rows * a->columns; i++)
         cells[i] = NAN;
-    for (size_t i = a->lead; i < a->count; i++)
+    for (size_t i = a->lead; i < a->count && i <= last; i++)
         cells[a->cells ? (size_t)a->cells[i - a->lead] : i - a->lead] = (float)row[i];
 }
 
@@ -84,7 +85,7 @@ qkv_status qkv_look_draw(const qkv_look *l, const qkv_look_choice *c, qkv_drawin
     float *values = qkv_calloc(l->ctx, cells + 1, sizeof *values);
     qkv_status status = row && values ? qkv_look_row(l, c, row) : QKV_E_MEMORY;
     if (!status && k->rows)
-        fill_grid(k, row, values);
+        fill_grid(k, row, a->causal ? c->position : k->count, values);
     else if (!status)
         status = fill_head_map(l, c, row, values);
     if (!status)

@@ -189,5 +189,8 @@ with Browser() as b:
     near(b.js(state), listed(10), 6e-3, "and by keys")
     near([n["p"] for n in found["predictions"][10]],
          [n["p"] for n in expected["positions"][10]["next"]], 1e-5, "the lens ends with the same")
+    check(b.js("return [...document.querySelectorAll('#explorer0 rect.cell')].filter(e => "
+               "e.getAttribute('fill-opacity') === '0.7').map(e => Number(e.dataset.cell))")
+          == [10, 11, 12, 13, 14], "codes that it could not see are covered")
     b.screenshot(os.path.join(shots, "look-prior.png"), whole=True)
 finish()
