@@ -1,4 +1,5 @@
 """check_look.py - pages of `qkv look` in a browser: what is chosen is what the command prints."""
+import base64
 import json
 import os
 import subprocess
@@ -40,6 +41,37 @@ def press(b, css):
     """A click on the element, wherever it is on the page."""
     b.js("document.querySelector(arguments[0])"
          ".dispatchEvent(new MouseEvent('click', {bubbles: true}))", css)
+
+
+def patch_error(b, model, expected, at, rank):
+    """The largest difference of a patch in the drawing to the image with that one code, decoded."""
+    columns = expected["columns"]
+    codes = [p["code"] for p in expected["positions"]]
+    codes[at] = expected["positions"][at]["next"][rank]["code"]
+    grid, image = os.path.join(work, "grid.csv"), os.path.join(work, "grid.png")
+    with open(grid, "w", encoding="ascii") as f:
+        for i in range(0, len(codes), columns):
+            print(*codes[i:i + columns], sep=",", file=f)
+    subprocess.run([qkv, "decode", os.path.join(work, model, "vqgan"), grid, "--out", image,
+                    "--quiet"], check=True)
+    with open(image, "rb") as f:
+        url = "data:image/png;base64," + base64.b64encode(f.read()).decode()
+    return b.js("""
+        const [url, rank, row, column, rows, columns] = arguments;
+        const shown = document.querySelectorAll('#prior-next-figure svg image')[rank + 1];
+        const pixels = async (href) => {
+            const image = new Image(), canvas = document.createElement('canvas');
+            image.src = href;
+            await image.decode();
+            canvas.width = image.naturalWidth, canvas.height = image.naturalHeight;
+            const paper = canvas.getContext('2d'), w = image.naturalWidth / columns;
+            paper.drawImage(image, 0, 0);
+            const h = image.naturalHeight / rows;
+            return paper.getImageData(column * w, row * h, w, h).data;
+        };
+        return Promise.all([pixels(url), pixels(shown.getAttribute('href'))]).then(([x, y]) =>
+            x.length === y.length ? x.reduce((m, v, i) => Math.max(m, Math.abs(v - y[i])), 0) : -1);
+        """, url, rank, at // columns, at % columns, expected["rows"], columns)
 
 
 def agree(b, model, given, attention, name, layer, head, at):
@@ -187,6 +219,7 @@ with Browser() as b:
     b.js("document.querySelector('#prior-next-explorer svg.patches').focus()")
     b.key("Right")
     near(b.js(state), listed(10), 6e-3, "and by keys")
+    check(patch_error(b, "prior", expected, 10, 1) == 0, "a patch is what its code decodes to")
     near([n["p"] for n in found["predictions"][10]],
          [n["p"] for n in expected["positions"][10]["next"]], 1e-5, "the lens ends with the same")
     check(b.js("return [...document.querySelectorAll('#explorer0 rect.cell')].filter(e => "
