@@ -53,6 +53,8 @@ typedef struct {
     qkv__code_patch *nearest; /* (codes, QKV__CODE_PATCHES), nearest first; image SIZE_MAX: none */
 } qkv__code_set;
 
+/* Images of so many pixels that are encoded or decoded at once. */
+size_t qkv__look_codes_batch(size_t pixels);
 /* Encodes the images, of the input's size and channels. c, among and input must outlive the set.
  * Freed with qkv__code_set_free, after failure too. */
 qkv_status qkv__code_set_read(qkv__code_set *s, const qkv__look_codes *c,

@@ -14,6 +14,12 @@ enum { PIXELS_AT_ONCE = 1 << 15, MOST_AT_ONCE = 32, TOGETHER = 24 };
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
+size_t qkv__look_codes_batch(size_t pixels)
+{
+    size_t n = PIXELS_AT_ONCE / pixels;
+    return n < 1 ? 1 : n < MOST_AT_ONCE ? n : MOST_AT_ONCE;
+}
+
 const uint8_t *qkv__code_set_image(const qkv__code_set *s, size_t i)
 {
     return s->among ? qkv_pixels_data(s->among, i) : s->input->data;
@@ -102,9 +108,8 @@ static qkv_status code_set_sort(qkv__code_set *s)
 qkv_status qkv__code_set_read(qkv__code_set *s, const qkv__look_codes *c,
                               const qkv_pixels *among, const qkv_image *input)
 {
-    size_t codes = c->config->codes, area = input->width * input->height;
-    size_t batch = area < PIXELS_AT_ONCE / MOST_AT_ONCE ? MOST_AT_ONCE : PIXELS_AT_ONCE / area;
-    batch = batch ? batch : 1;
+    size_t codes = c->config->codes;
+    size_t batch = qkv__look_codes_batch(input->width * input->height);
     *s = (qkv__code_set){.c = c, .among = among, .input = input,
                          .images = among ? qkv_pixels_count(among) : 1};
     s->grids = qkv_calloc(c->ctx, s->images, c->places * sizeof *s->grids);

@@ -8,15 +8,18 @@
 
 #include "qkv/codes.h"
 
-enum { ALONE = 256, SHEET_COLUMNS = 16, WINDOW = 3, AT_ONCE = 32 };
+enum { ALONE = 256, ALONE_SIDE = 8, SHEET_COLUMNS = 16, WINDOW = 3 };
 static const double ALONE_CELL = 40, CELL = 56, CELL_GAP = 6, LABEL_WIDTH = 96, LINE = 14;
 
 /* ---- each code alone ------------------------------------------------------------------------- */
 
-/* Images of the most frequent codes, each the middle of WINDOW x WINDOW of them. */
+/* Images of the most frequent codes, each the middle of a grid that has the code everywhere. Grids
+ * are as large as an image's, at most ALONE_SIDE codes a side: decoders normalise over the whole
+ * image, and small ones come out in other colours. */
 typedef struct {
     const qkv__code_set *s;
     size_t count;
+    size_t side;       /* of a grid */
     qkv_image *images; /* (count) factor x factor pixels */
 } alone_sheet;
 
@@ -24,17 +27,16 @@ static qkv_status decode_alone(alone_sheet *a, size_t first, size_t n, int32_t *
                                uint8_t *decoded)
 {
     const qkv__look_codes *c = a->s->c;
-    size_t f = c->factor, C = c->config->colors, side = WINDOW * f;
-    for (size_t i = 0; i < n * WINDOW * WINDOW; i++)
-        grids[i] = a->s->order[first + i / (WINDOW * WINDOW)];
-    qkv_status status = qkv_images_decode(c->vqgan, c->tape, grids, n, WINDOW, WINDOW, decoded);
+    size_t f = c->factor, C = c->config->colors, side = a->side, middle = side / 2 * f;
+    for (size_t i = 0; i < n * side * side; i++)
+        grids[i] = a->s->order[first + i / (side * side)];
+    qkv_status status = qkv_images_decode(c->vqgan, c->tape, grids, n, side, side, decoded);
     for (size_t i = 0; i < n && !status; i++) {
         qkv_image *to = &a->images[first + i];
         status = qkv_image_create(to, c->ctx, f, f, C);
         for (size_t y = 0; y < f && !status; y++)
             memcpy(to->data + y * f * C,
-                   decoded + ((i * side + WINDOW / 2 * f + y) * side + WINDOW / 2 * f) * C,
-                   f * C);
+                   decoded + ((i * side * f + middle + y) * side * f + middle) * C, f * C);
     }
     return status;
 }
@@ -42,15 +44,21 @@ static qkv_status decode_alone(alone_sheet *a, size_t first, size_t n, int32_t *
 static qkv_status make_alone(alone_sheet *a)
 {
     const qkv__look_codes *c = a->s->c;
-    size_t side = WINDOW * c->factor, most = c->config->codes;
+    size_t most = c->config->codes, least = c->rows < c->columns ? c->rows : c->columns;
     a->count = most < ALONE ? most : ALONE;
+    a->side = least < ALONE_SIDE ? least : ALONE_SIDE;
+    size_t codes = a->side * a->side, pixels = codes * c->factor * c->factor;
+    size_t batch = qkv__look_codes_batch(pixels);
     a->images = qkv_calloc(c->ctx, a->count, sizeof *a->images);
-    int32_t *grids = qkv_calloc(c->ctx, AT_ONCE, WINDOW * WINDOW * sizeof *grids);
-    uint8_t *decoded = qkv_calloc(c->ctx, AT_ONCE, side * side * c->config->colors);
+    int32_t *grids = qkv_calloc(c->ctx, batch, codes * sizeof *grids);
+    uint8_t *decoded = qkv_calloc(c->ctx, batch, pixels * c->config->colors);
     qkv_status status = a->images && grids && decoded ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < a->count && !status; i += AT_ONCE)
-        status = decode_alone(a, i, a->count - i < AT_ONCE ? a->count - i : AT_ONCE, grids,
-                              decoded);
+    for (size_t i = 0; i < a->count && !status; i += batch) {
+        status = decode_alone(a, i, a->count - i < batch ? a->count - i : batch, grids, decoded);
+        if (!status && batch < a->count)
+            status = qkv__progress(c->ctx, "decoding", "codes",
+                                   a->count - i < batch ? a->count : i + batch, a->count);
+    }
     qkv_free(c->ctx, grids);
     qkv_free(c->ctx, decoded);
     return status;
@@ -101,9 +109,9 @@ static qkv_status panel_alone(const alone_sheet *a)
     if (status)
         return status;
     (void)snprintf(note, sizeof note, "%zu of %zu codes, the most frequent first: the middle of a "
-                   "grid of %d x %d that has the code everywhere. A decoder sees neighbours, too, "
-                   "so the code looks different among others.%s", a->count, s->c->config->codes,
-                   WINDOW, WINDOW, s->used < a->count ? " The last ones do not occur." : "");
+                   "grid of %zu x %zu that has the code everywhere. A decoder sees neighbours, "
+                   "too, so the code looks different among others.%s", a->count,
+                   s->c->config->codes, a->side, a->side, s->used < a->count ? " The last ones do not occur." : "");
     qkv_json_writer_init(&w, s->c->ctx, -1);
     qkv_json_begin_object(&w, NULL);
     qkv_json_put_ids(&w, "codes", s->order, a->count);
