@@ -111,7 +111,8 @@ static qkv_status panel_alone(const alone_sheet *a)
     (void)snprintf(note, sizeof note, "%zu of %zu codes, the most frequent first: the middle of a "
                    "grid of %zu x %zu that has the code everywhere. A decoder sees neighbours, "
                    "too, so the code looks different among others.%s", a->count,
-                   s->c->config->codes, a->side, a->side, s->used < a->count ? " The last ones do not occur." : "");
+                   s->c->config->codes, a->side, a->side,
+                   s->used < a->count ? " The last ones do not occur." : "");
     qkv_json_writer_init(&w, s->c->ctx, -1);
     qkv_json_begin_object(&w, NULL);
     qkv_json_put_ids(&w, "codes", s->order, a->count);
