@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/cli.h"
+#include "use/looking.h"
 
 typedef struct {
     const char *second, *out, *heat, *attention, *corrupt;
@@ -99,44 +100,6 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 
-static int patch_answer(const cli *c, const qkv_patch *x)
-{
-    qkv_json_writer w = cli_object(c);
-    if (!c->common.json) {
-        qkv_json_writer_free(&w);
-        printf("\"%s\": clean %.3f, corrupt %.3f; layers down, positions across\n", x->answer,
-               x->clean, x->corrupt);
-        for (size_t i = 0; i < x->layers * x->positions; i++)
-            printf("%7.3f%s", x->values[i], (i + 1) % x->positions ? "" : "\n");
-        return cli_flush();
-    }
-    qkv_json_put_string(&w, "answer", x->answer);
-    qkv_json_put_real(&w, "clean", x->clean);
-    qkv_json_put_real(&w, "corrupt", x->corrupt);
-    qkv_json_put_strings(&w, "labels", (const char *const *)x->labels, x->positions);
-    qkv_json_begin_array(&w, "values");
-    for (size_t i = 0; i < x->layers; i++)
-        qkv_json_put_reals(&w, NULL, x->values + i * x->positions, x->positions);
-    qkv_json_end_array(&w);
-    return cli_answer(c, &w);
-}
-
-static int patch_run(cli *c, qkv_pipeline *p, const settings *s,
-                     const qkv_pipeline_patch_options *o)
-{
-    qkv_patch found;
-    qkv_drawing *d = NULL;
-    qkv_status status = qkv_pipeline_patch(p, c->args.items[1], s->corrupt, o, &found);
-    if (!status && s->heat)
-        status = qkv_patch_draw(&found, &d);
-    if (!status && s->heat)
-        status = qkv_drawing_save(d, s->heat);
-    int code = status ? cli_error(c) : patch_answer(c, &found);
-    qkv_drawing_destroy(d);
-    qkv_patch_free(&found);
-    return code;
-}
-
 static int look_run(cli *c, int argc, char **argv)
 {
     settings s;
@@ -155,7 +118,11 @@ static int look_run(cli *c, int argc, char **argv)
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,
                          .image = {.path = c->args.items[1]}};
     if (!status && s.corrupt) {
-        int code = patch_run(c, p, &s, &patch);
+        patch.at = s.at;
+        patch.mask = o.mask;
+        patch.seed = o.seed;
+        const cli_look_patching files = {s.corrupt, s.heat, s.out};
+        int code = cli_look_patch(c, p, &in, &files, &patch);
         qkv_pipeline_close(p);
         return code;
     }

@@ -150,34 +150,81 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
 /* ---- activation patching --------------------------------------------------------------------- */
 
 typedef struct {
-    const char *answer; /* text whose first token is measured; NULL: the likeliest prediction for
-                           the clean text                                                 NULL */
-    const char *other;  /* measure logit(answer) - logit(other); NULL: log p(answer)      NULL */
+    const char *answer; /* what is measured: a text, whose first token it is (language models,
+                           masked words, translators); a class's name; a channel ("red", "a") or a
+                           column. NULL: a token or class that is likeliest for the clean input, a
+                           number that differs most                                       NULL */
+    const char *other;  /* measure answer - other, of logits or of numbers; NULL: log p(answer), or
+                           the number                                                     NULL */
     const char *place;  /* of each layer: a place of qkv_block_forward               resid_pre */
+    bool heads;         /* a place (B, T, heads, width) is patched a head at a time, at all
+                           positions ("attn.z")                                          false */
+    int at;             /* where the answer is: a target position (translator), a position (language
+                           model), a row (forecaster). -1: the last one of a language model, the
+                           mask that both texts have, else where the two answers differ most  -1 */
+    const char *pixel;  /* "ROW,COLUMN" of an image of the model's own size; NULL: as at -1  NULL */
+    double mask;        /* of qkv_pipeline_look_options                                    0.75 */
+    uint64_t seed;      /*                                                                    0 */
 } qkv_pipeline_patch_options;
 const qkv_option_table *qkv_pipeline_patch_table(void);
 qkv_pipeline_patch_options qkv_pipeline_patch_defaults(void);
 
-/* What the prediction for the corrupt text becomes when one activation is the clean text's. */
+/* What the answer for the corrupt input becomes when one activation is the clean input's. */
+typedef struct {
+    const char *stack;        /* "h", "encoder", "decoder.layer" */
+    size_t axis;              /* of corrupt_input.axes: what the positions are */
+    size_t layers, positions; /* positions: heads, where these are patched */
+    double *values;           /* (layers, positions) the measure with that activation patched */
+} qkv_patch_grid;
+
+typedef struct {
+    char *name;
+    double clean, corrupt; /* probability, or number, for either input */
+} qkv_patch_outcome;
+
+enum { QKV_PATCH_OUTCOMES = 10 };
+
 typedef struct {
     qkv_context *ctx;
-    size_t layers, positions;
-    double *values;        /* (layers, positions) the measure with that activation patched */
-    double clean, corrupt; /* the measure of either text */
-    char **labels;         /* (positions) tokens of the corrupt text */
-    char *answer;          /* the token that is measured */
+    qkv_look clean_input, corrupt_input; /* their axes and images */
+    bool heads;
+    size_t grid_count;
+    qkv_patch_grid grids[QKV_LOOK_AXES];  /* of each stack that has the place */
+    double clean, corrupt;                /* the measure for either input */
+    char *answer, *other, *place, *where; /* where: "token 5", "pixel 3,4"; other may be NULL */
+    bool numbers;                         /* outcomes are numbers, not probabilities */
+    size_t outcome_count;                 /* the likeliest for both inputs, or all numbers */
+    qkv_patch_outcome outcomes[QKV_PATCH_OUTCOMES];
 } qkv_patch;
 
-/* Activation patching (Vig et al. 2020; Meng et al. 2022) of a language model, measured at the last
- * position, or of a masked language model, measured at the mask that both texts have. The texts
- * must have equally many tokens. Only layers from the patched one on are computed. On failure *out
- * is zeroed. */
-qkv_status qkv_pipeline_patch(qkv_pipeline *p, const char *clean, const char *corrupt,
+/* Activation patching (Vig et al. 2020; Meng et al. 2022): one activation of the clean input's pass
+ * is put into the corrupt input's, for each layer and position (or head), and what becomes of the
+ * answer is measured. The inputs must have equally many positions. A masked autoencoder sees the
+ * same patches of both; a translator's decoder and a causal forecaster's read the same target:
+ * `second` of the clean input, or the model's own for it. Numbers are the model's outputs: a masked
+ * autoencoder's pixels as it learnt them (normalised, where it was trained so), a colourer's a and
+ * b, a segmenter's and classifier's logits of a class, rows of a forecaster in their units. Only
+ * layers from the patched one on are computed; a causal model's only from the patched position on.
+ * On failure *out is zeroed. QKV_E_ARGUMENT: the inputs do not fit each other, or there is no such
+ * answer or place. */
+qkv_status qkv_pipeline_patch(qkv_pipeline *p, const qkv_look_input *clean,
+                              const qkv_look_input *corrupt,
                               const qkv_pipeline_patch_options *options, qkv_patch *out);
 void qkv_patch_free(qkv_patch *x);
-/* The shares (value - corrupt) / (clean - corrupt), as a map of layers and positions. On failure
- * *out is NULL. */
-qkv_status qkv_patch_draw(const qkv_patch *x, qkv_drawing **out);
+/* The share of the difference that a value restores, (value - corrupt) / (clean - corrupt); 0
+ * without a difference. */
+double qkv_patch_share(const qkv_patch *x, double value);
+/* The shares of a grid as a map of layers and positions; positions of images as one map for each
+ * layer over the corrupt image. On failure *out is NULL. */
+qkv_status qkv_patch_draw(const qkv_patch *x, size_t grid, qkv_drawing **out);
+/* Adds members to an object: "answer", "clean", "corrupt", "outcomes", "grids". */
+void qkv_patch_json(const qkv_patch *x, qkv_json_writer *w);
+/* Lines for a terminal: the grid where it is small, else the activations that matter most. */
+qkv_status qkv_patch_text(const qkv_patch *x, qkv_str *out);
+/* Writes a page (page.h): both answers, the images, each grid with its numbers to read by mouse or
+ * arrow keys. */
+qkv_status qkv_patch_page(const qkv_patch *x, const qkv_look_page_options *options,
+                          const char *path);
 
 QKV_END_DECLS
 #endif

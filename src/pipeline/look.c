@@ -43,7 +43,7 @@ struct qkv_look_tools {
     qkv_capture *capture;
 };
 
-static const qkv__look_kind *kind_of(const qkv_pipeline *p)
+const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p)
 {
     if (qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return NULL;
@@ -232,10 +232,22 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
     return status ? status : qkv__look_name_words(l);
 }
 
+void qkv__look_end(qkv__looking *l)
+{
+    for (size_t i = 0; i < l->state_count; i++)
+        qkv_free(l->p->ctx, l->states[i]);
+    qkv_free(l->p->ctx, l->states);
+    qkv_free(l->p->ctx, l->second);
+    qkv_free(l->p->ctx, l->pixels);
+    qkv__look_free_values(l);
+    for (size_t i = 0; i < QKV_LOOK_AXES; i++)
+        qkv_ids_free(&l->ids[i], l->p->ctx);
+}
+
 qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options, qkv_look *out)
 {
-    const qkv__look_kind *k = kind_of(p);
+    const qkv__look_kind *k = qkv__look_kind_of(p);
     qkv__looking l = {.p = p, .in = in, .out = out,
                       .o = options ? *options : qkv_pipeline_look_defaults()};
     *out = (qkv_look){.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
@@ -243,12 +255,7 @@ qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
         return qkv__pipeline_refuse(p, "show what it attends to");
     out->tools = qkv_calloc(p->ctx, 1, sizeof *out->tools);
     qkv_status status = out->tools ? look(&l, k) : QKV_E_MEMORY;
-    for (size_t i = 0; i < l.state_count; i++)
-        qkv_free(p->ctx, l.states[i]);
-    qkv_free(p->ctx, l.states);
-    qkv__look_free_values(&l);
-    for (size_t i = 0; i < QKV_LOOK_AXES; i++)
-        qkv_ids_free(&l.ids[i], p->ctx);
+    qkv__look_end(&l);
     if (status)
         qkv_look_free(out);
     return status;

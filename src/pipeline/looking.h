@@ -21,6 +21,10 @@ typedef struct {
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
     bool out_of_memory; /* in a probe */
+    char *second; /* translator: the target, if it is the model's own translation */
+    /* Patching: the images as the model gets them, (1, height, width, channels). */
+    qkv_real *pixels;
+    size_t pixel_shape[4];
 } qkv__looking;
 
 /* The attentions of a kind of model: those of a stack and a part of its blocks ("attn"). */
@@ -29,6 +33,26 @@ typedef struct {
     size_t query, key; /* axes */
     bool causal;
 } qkv__look_attentions;
+
+enum { QKV__EVERYWHERE = -1 };
+
+/* What patching needs of a kind: the outputs, of which an answer is measured at one place. */
+typedef struct {
+    bool tokens;  /* outputs are tokens, else `name` knows the few there are */
+    bool numbers; /* outputs are numbers by themselves, not logits of one choice */
+    const char *place; /* what a place is: "token"; NULL: there is one */
+    /* Places of an input; *columns: of an image, else 0. */
+    size_t (*places)(const qkv__looking *l, size_t *columns);
+    /* Where a caller that names no place wants the answer; NULL: where it differs most. */
+    qkv_status (*usual)(const qkv__looking *clean, const qkv__looking *corrupt, size_t *at);
+    /* Whether the model answers there; NULL: everywhere. */
+    bool (*answers)(const qkv__looking *l, size_t at);
+    /* The outputs (n, .., choices) of n passes on the input at a place, or, n 1, at all places in
+     * order. On l->p->tape; stacks may have been entered with n sequences. */
+    qkv_tensor *(*outputs)(qkv__looking *l, size_t n, int at);
+    /* The name of a choice, to be freed by the caller. NULL: out of memory. */
+    char *(*name)(const qkv__looking *l, size_t choice);
+} qkv__patch_kind;
 
 typedef struct qkv__look_kind {
     unsigned can;           /* any of these QKV_CAN_* bits */
@@ -40,7 +64,15 @@ typedef struct qkv__look_kind {
     /* The predictions at all positions from the stack's output, (1, positions, width), for lens
      * layer i. May be NULL. */
     qkv_status (*predict)(qkv__looking *l, const struct qkv__look_kind *kind);
+    const qkv__patch_kind *patch; /* NULL: activations cannot be patched */
 } qkv__look_kind;
+
+/* The kind of p's model; NULL: none can be looked into. */
+const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p);
+void qkv__look_end(qkv__looking *l); /* frees all but l->out */
+extern const qkv__patch_kind qkv__patch_lm, qkv__patch_words, qkv__patch_text_classes,
+    qkv__patch_translator, qkv__patch_image_classes, qkv__patch_masked, qkv__patch_segmenter,
+    qkv__patch_colorizer;
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
@@ -65,6 +97,11 @@ qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, siz
 char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
+
+/* ids (n, tokens): n copies of an axis' tokens. */
+qkv_tensor *qkv__look_ids(const qkv__looking *l, size_t axis, size_t n);
+/* Row `at` of hidden (n, positions, width), or all of them: QKV__EVERYWHERE. */
+qkv_tensor *qkv__look_at(qkv__looking *l, qkv_tensor *hidden, int at);
 
 /* ---- norms of values, look_values.c ---------------------------------------------------------- */
 

@@ -158,6 +158,13 @@ static double naive_pass(qkv_pipeline *p, qkv_tape *t, const char *text, const c
     return y;
 }
 
+static qkv_status patch_texts(qkv_pipeline *p, const char *a, const char *b,
+                              const qkv_pipeline_patch_options *o, qkv_patch *out)
+{
+    const qkv_look_input clean_ = {.text = a}, corrupt_ = {.text = b};
+    return qkv_pipeline_patch(p, &clean_, &corrupt_, o, out);
+}
+
 /* The grid is what a whole pass for each layer and position gives. */
 static void grid(void **state)
 {
@@ -171,10 +178,12 @@ static void grid(void **state)
     int32_t answer = qkv_tokenizer_id(qkv_pipeline_tokenizer(p), "a", 1);
     assert_true(answer >= 0);
     for (size_t k = 0; k < 3; k++) {
-        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k]};
-        if (qkv_pipeline_patch(p, clean, corrupt, &o, &found))
+        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k], .at = -1};
+        if (patch_texts(p, clean, corrupt, &o, &found))
             fail_msg("%s", qkv_context_message(ctx));
-        assert_int_equal(found.layers, LAYERS);
+        assert_int_equal(found.grid_count, 1);
+        const qkv_patch_grid *g = &found.grids[0];
+        assert_int_equal(g->layers, LAYERS);
         for (size_t layer = 0; layer < LAYERS; layer++) {
             char place[32];
             naive n = {.clean = kept};
@@ -182,15 +191,15 @@ static void grid(void **state)
             double whole = naive_pass(p, t, clean, place, &n, answer);
             assert_true(fabs(whole - found.clean) < 1e-4);
             n.replace = true;
-            for (n.position = 0; n.position < found.positions; n.position++) {
+            for (n.position = 0; n.position < g->positions; n.position++) {
                 double wanted = naive_pass(p, t, corrupt, place, &n, answer);
-                assert_true(fabs(wanted - found.values[layer * found.positions + n.position]) <
+                assert_true(fabs(wanted - g->values[layer * g->positions + n.position]) <
                             1e-4);
             }
         }
         double moved = 0;
-        for (size_t i = 0; i < LAYERS * found.positions; i++)
-            moved = fmax(moved, fabs(found.values[i] - found.corrupt));
+        for (size_t i = 0; i < LAYERS * g->positions; i++)
+            moved = fmax(moved, fabs(g->values[i] - found.corrupt));
         assert_true(moved > 1e-3);
         qkv_patch_free(&found);
     }
@@ -202,12 +211,12 @@ static void refused(void **state)
 {
     (void)state;
     qkv_patch found;
-    const qkv_pipeline_patch_options o = {.place = "nowhere"};
-    assert_int_equal(qkv_pipeline_patch(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(MASKED), "the cat", "the dog", NULL, &found),
+    const qkv_pipeline_patch_options o = {.place = "nowhere", .at = -1};
+    assert_int_equal(patch_texts(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
+    assert_int_equal(patch_texts(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
+    assert_int_equal(patch_texts(of(MASKED), "the cat", "the dog", NULL, &found),
                      QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(TRANSLATOR), "a", "b", NULL, &found),
+    assert_int_equal(patch_texts(of(FORECASTER), "a", "b", NULL, &found),
                      QKV_E_UNSUPPORTED);
 }
 
@@ -227,7 +236,7 @@ static void memory_gives_out(void **state)
         if (!status)
             status = qkv_look_page(&l, NULL, in(folder, "page.html"));
         if (!status)
-            status = qkv_pipeline_patch(p, clean, corrupt, NULL, &grid_);
+            status = patch_texts(p, clean, corrupt, NULL, &grid_);
         bool failed = memory.left == SIZE_MAX;
         memory.left = SIZE_MAX;
         qkv_look_free(&l);
