@@ -23,7 +23,7 @@ import transformers
 from transformer_lens import HookedTransformer, HookedTransformerConfig, patching
 from transformer_lens.pretrained.weight_conversions import convert_gpt2_weights
 
-WORDS = "When Mary and John went to the shop on the corner of the street John gave a drink of milk to"
+WORDS = "When Mary and John went to the shop at the corner John gave a drink of milk to "
 AGREE = 1e-4
 
 

@@ -94,6 +94,8 @@ static qkv_status mask_place(const qkv__looking *clean, const qkv__looking *corr
 static qkv_tensor *word_outputs(qkv__looking *l, size_t n, int at)
 {
     const qkv_bert_input in = {.ids = qkv__look_ids(l, 0, n)};
+    if (!in.ids)
+        return NULL;
     qkv_tensor *h = qkv__look_at(l, qkv_bert_hidden(l->p->model, l->p->tape, &in), at);
     size_t rows = h ? qkv_dim(h, 0) * qkv_dim(h, 1) : 0;
     return qkv_bert_word_logits(l->p->model, l->p->tape, h, every_row(l, rows, 1));
@@ -109,6 +111,8 @@ static qkv_tensor *text_class_outputs(qkv__looking *l, size_t n, int at)
     (void)at;
     if (l->ids[1].count)
         in.segments = qkv__look_ids(l, 1, n);
+    if (!in.ids || (l->ids[1].count && !in.segments))
+        return NULL;
     qkv_tensor *h = qkv_bert_hidden(l->p->model, l->p->tape, &in);
     return qkv_bert_class_logits(l->p->model, l->p->tape, h,
                                  every_row(l, n, l->ids[0].count));
@@ -129,6 +133,8 @@ static qkv_tensor *translator_outputs(qkv__looking *l, size_t n, int at)
     qkv_model *m = l->p->model;
     const qkv_marian_side source = {.ids = qkv__look_ids(l, 0, n)};
     const qkv_marian_side target = {.ids = qkv__look_ids(l, 1, n)};
+    if (!source.ids || !target.ids)
+        return NULL;
     qkv_tensor *memory = qkv_marian_encode(m, t, &source);
     qkv_tensor *h = qkv_marian_decode(m, t, &target, memory, &source, NULL);
     return qkv_marian_logits(m, t, qkv__look_at(l, h, at));

@@ -4,6 +4,7 @@
 
 #include "pipeline/pipeline.h"
 #include "qkv/pipeline_look.h"
+#include "qkv/pixels.h"
 
 typedef struct qkv__look_value qkv__look_value;
 
@@ -20,6 +21,7 @@ typedef struct {
     size_t state_count, state_room, state_size;
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
+    size_t panel_room;
     bool out_of_memory; /* in a probe */
     char *second; /* translator: the target, if it is the model's own translation */
     /* Patching: the images as the model gets them, (1, height, width, channels). */
@@ -65,6 +67,7 @@ typedef struct qkv__look_kind {
      * layer i. May be NULL. */
     qkv_status (*predict)(qkv__looking *l, const struct qkv__look_kind *kind);
     const qkv__patch_kind *patch; /* NULL: activations cannot be patched */
+    qkv_status (*panels)(qkv__looking *l); /* after the rest; may be NULL */
 } qkv__look_kind;
 
 /* The kind of p's model; NULL: none can be looked into. */
@@ -102,6 +105,18 @@ qkv_status qkv__look_name_words(qkv__looking *l);
 qkv_tensor *qkv__look_ids(const qkv__looking *l, size_t axis, size_t n);
 /* Row `at` of hidden (n, positions, width), or all of them: QKV__EVERYWHERE. */
 qkv_tensor *qkv__look_at(qkv__looking *l, qkv_tensor *hidden, int at);
+
+/* ---- panels, look_panels.c ------------------------------------------------------------------- */
+
+/* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to
+ * it, on failure, too. */
+qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *title,
+                               const char *note, qkv_drawing *drawing, qkv_json_writer *numbers);
+/* The images of option "among", 2,000 at most, evenly from the set, in the size and channels of o.
+ * *out is NULL without the option and on failure; close it with qkv_pixels_close. */
+qkv_status qkv__look_among(qkv__looking *l, const qkv_pixels_options *o, qkv_pixels **out);
+/* The panel "stream", of the states that the lens reads; none: no panel. */
+qkv_status qkv__look_stream(qkv__looking *l);
 
 /* ---- norms of values, look_values.c ---------------------------------------------------------- */
 

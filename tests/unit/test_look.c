@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipelines_text.h"
@@ -81,6 +82,35 @@ static void every_kind(void **state)
     assert_int_equal(qkv_pipeline_look(of(FORECASTER), &none, NULL, &l), QKV_E_UNSUPPORTED);
 }
 
+/* The norms of panel "stream" before layer 0 are those of the embeddings. */
+static void check_stream(const qkv_look *l, const double *norms)
+{
+    const qkv_look_panel *p = qkv_look_panel_of(l, "stream");
+    assert_non_null(p);
+    const char *at = strstr(p->json, "\"norms\":[[");
+    assert_non_null(at);
+    at += strlen("\"norms\":[[");
+    for (size_t i = 0; i < l->axes[0].count; i++) {
+        char *end;
+        assert_true(fabs(strtod(at, &end) - norms[i]) < 1e-5);
+        at = end + 1;
+    }
+    assert_null(qkv_look_panel_of(l, "nothing"));
+}
+
+static qkv_tensor *measure_embeddings(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    double *norms = user;
+    const qkv_real *data = qkv_data(t, x);
+    size_t width = qkv_dim(x, -1);
+    (void)name;
+    for (size_t i = 0; i < qkv_count(x); i++)
+        norms[i / width] += (double)data[i] * (double)data[i];
+    for (size_t i = 0; i < qkv_count(x) / width; i++)
+        norms[i] = sqrt(norms[i]);
+    return x;
+}
+
 /* The lens behind the last layer is the model's own distribution. */
 static void lens(void **state)
 {
@@ -96,6 +126,8 @@ static void lens(void **state)
                                           QKV_ENCODE_ADD_SPECIAL, &ids), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_tape_mode(t, false, false);
+    double norms[32] = {0};
+    assert_int_equal(qkv_probe_add(t, "h.0.resid_pre", measure_embeddings, norms), QKV_OK);
     qkv_tensor *h = qkv_lm_hidden(qkv_pipeline_model(p), t,
                                   qkv_tensor_ids(t, ids.data, 2, (size_t[]){1, ids.count}), 0,
                                   NULL, NULL);
@@ -108,6 +140,7 @@ static void lens(void **state)
             double own = (double)probs[i * qkv_dim(y, -1) + (size_t)g.id];
             assert_true(fabs((double)g.p - own) < 1e-5);
         }
+    check_stream(&l, norms);
     qkv_ids_free(&ids, ctx);
     qkv_tape_destroy(t);
     qkv_look_free(&l);
