@@ -7,7 +7,7 @@
 #include "use/looking.h"
 
 typedef struct {
-    const char *second, *out, *heat, *attention, *corrupt, *panel;
+    const char *second, *out, *heat, *attention, *corrupt, *panel, *vector, *minus;
     int layer, head, at;
     bool rollout;
 } settings;
@@ -22,6 +22,11 @@ static const qkv_option rows[] = {
     {.flag = "patch", .type = QKV_OPT_STRING, .offset = offsetof(settings, corrupt),
      .value = "CORRUPT", .help = "what the prediction for this text becomes when one activation is "
                                  "INPUT's, by layer and position"},
+    {.flag = "vector", .type = QKV_OPT_STRING, .offset = offsetof(settings, vector),
+     .value = "F.npy", .help = "write the mean of what is at --place (\"h.5.resid_post\"), for "
+                               "changes that add it"},
+    {.flag = "minus", .type = QKV_OPT_STRING, .offset = offsetof(settings, minus),
+     .value = "INPUT", .help = "less that of another input"},
     {.flag = "second", .type = QKV_OPT_STRING, .offset = offsetof(settings, second),
      .value = "TEXT", .help = "translator: the target; classifier of texts: the second text"},
     {.flag = "layer", .type = QKV_OPT_INT, .min = -1, .max = 65535,
@@ -114,6 +119,21 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 
+/* What was asked for in place of attention. */
+static int look_other(cli *c, qkv_pipeline *p, const qkv_look_input *in, const settings *s,
+                      const qkv_pipeline_look_options *o, qkv_pipeline_patch_options *patch)
+{
+    const cli_look_patching files = {s->corrupt, s->heat, s->out};
+    if (s->vector)
+        return cli_look_vector(c, p, in, s->minus, patch->place, s->vector);
+    if (!s->corrupt)
+        return cli_look_change(c, p, in, o, s->at, s->out);
+    patch->at = s->at;
+    patch->mask = o->mask;
+    patch->seed = o->seed;
+    return cli_look_patch(c, p, in, &files, patch);
+}
+
 static int look_run(cli *c, int argc, char **argv)
 {
     settings s;
@@ -128,25 +148,25 @@ static int look_run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     if (s.panel && s.out)
         return cli_fail("--panel: a page (--out) has all panels");
+    if (s.minus && !s.vector)
+        return cli_fail("--minus: --vector expected beside it");
+    if (s.corrupt && o.changes.count)
+        return cli_fail("--change: not together with --patch");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,
                          .image = {.path = c->args.items[1]}};
-    if (!status && s.corrupt) {
-        patch.at = s.at;
-        patch.mask = o.mask;
-        patch.seed = o.seed;
-        const cli_look_patching files = {s.corrupt, s.heat, s.out};
-        int code = cli_look_patch(c, p, &in, &files, &patch);
-        qkv_pipeline_close(p);
-        return code;
+    int code;
+    if (!status && (s.vector || s.corrupt || (o.changes.count && !s.heat && !s.panel))) {
+        code = look_other(c, p, &in, &s, &o, &patch);
+    } else {
+        if (!status)
+            status = qkv_pipeline_look(p, &in, &o, &found);
+        code = status ? cli_error(c) : look_show(c, &found, &s);
+        qkv_look_free(&found);
     }
-    if (!status)
-        status = qkv_pipeline_look(p, &in, &o, &found);
-    int code = status ? cli_error(c) : look_show(c, &found, &s);
-    qkv_look_free(&found);
     qkv_pipeline_close(p);
     return code;
 }

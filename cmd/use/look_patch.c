@@ -47,10 +47,18 @@ int cli_look_patch(cli *c, qkv_pipeline *p, const qkv_look_input *in,
     qkv_patch found;
     qkv_look_input corrupt = *in;
     corrupt.text = corrupt.image.path = files->corrupt;
+    qkv_str inputs;
+    qkv_str_init(&inputs, c->ctx);
+    qkv_str_printf(&inputs, "clean: %s; corrupt: %s", in->text, files->corrupt);
     qkv_status status = qkv_pipeline_patch(p, in, &corrupt, o, &found);
     if (!status && files->heat)
         status = save_heat(c, &found, files->heat);
-    int code = status ? cli_error(c) : patch_answer(c, &found);
+    if (!status && files->page)
+        status = qkv_patch_page(&found, &(qkv_look_page_options){.input = inputs.data}, files->page);
+    int code = status ? cli_error(c)
+               : (files->page || files->heat) && !c->common.json ? CLI_DONE
+                                                                 : patch_answer(c, &found);
     qkv_patch_free(&found);
+    qkv_str_free(&inputs);
     return code;
 }

@@ -12,4 +12,11 @@ typedef struct {
 int cli_look_patch(cli *c, qkv_pipeline *p, const qkv_look_input *in,
                    const cli_look_patching *files, const qkv_pipeline_patch_options *o);
 
+/* `qkv look DIR INPUT --change CHANGE`; page: a file, or NULL. */
+int cli_look_change(cli *c, qkv_pipeline *p, const qkv_look_input *in,
+                    const qkv_pipeline_look_options *o, int at, const char *page);
+/* `qkv look DIR INPUT --vector FILE --place NAME`; minus: NULL, or what is taken off. */
+int cli_look_vector(cli *c, qkv_pipeline *p, const qkv_look_input *in, const char *minus,
+                    const char *place, const char *file);
+
 #endif

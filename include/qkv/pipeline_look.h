@@ -11,6 +11,8 @@
 #ifndef QKV_PIPELINE_LOOK_H
 #define QKV_PIPELINE_LOOK_H
 
+#include <qkv/array.h>
+#include <qkv/change.h>
 #include <qkv/draw.h>
 #include <qkv/json.h>
 #include <qkv/look.h>
@@ -41,6 +43,9 @@ typedef struct {
     uint64_t seed;       /* masked autoencoder: selects them                                 0 */
     const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
                             codes; of more than 2,000, as many evenly from the set         NULL */
+    qkv_strings changes; /* of the pass: "h.3.attn.z head=2 zero" (qkv_changes_add_text)    none */
+    size_t go_on;        /* qkv_pipeline_change: tokens with which a language model goes on, the
+                            likeliest each                                                 24 */
     bool panels;         /* drawings of what else is known of the model                    true */
 } qkv_pipeline_look_options;
 const qkv_option_table *qkv_pipeline_look_table(void);
@@ -114,6 +119,7 @@ typedef struct {
     size_t word_count;
     qkv_look_panel *panels;
     size_t panel_count;
+    char *target;        /* translator: its own translation, where it read no other; NULL: none */
     struct qkv_look_tools *tools; /* what the arrays belong to */
 } qkv_look;
 
@@ -242,6 +248,36 @@ qkv_status qkv_patch_text(const qkv_patch *x, qkv_str *out);
  * arrow keys. */
 qkv_status qkv_patch_page(const qkv_patch *x, const qkv_look_page_options *options,
                           const char *path);
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+enum { QKV_CHANGED_TOP = 64 }; /* predictions at each position */
+
+/* An input read by the model, and by the model with changes. */
+typedef struct {
+    qkv_context *ctx;
+    qkv_look before, after; /* axes, predictions, classes, images; no attention */
+    char *text_before, *text_after; /* how a language model goes on; NULL: it is none */
+} qkv_changed;
+
+/* Runs the model with and without options->changes (qkv_changes_add_text). A translator's target is
+ * `second`, or its own translation without changes, for both. On failure *out is zeroed.
+ * QKV_E_ARGUMENT: a change is malformed, matches no place, or does not fit what is there. */
+qkv_status qkv_pipeline_change(qkv_pipeline *p, const qkv_look_input *in,
+                               const qkv_pipeline_look_options *options, qkv_changed *out);
+void qkv_changed_free(qkv_changed *c);
+/* As qkv_patch_text, qkv_patch_json and qkv_patch_page. at: the position whose predictions are
+ * listed, -1: the last. */
+qkv_status qkv_changed_text(const qkv_changed *c, int at, qkv_str *out);
+void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w);
+qkv_status qkv_changed_page(const qkv_changed *c, int at, const qkv_look_page_options *options,
+                            const char *path);
+
+/* A vector for changes that steer: the mean over positions of what is at a place ("h.5.resid_post")
+ * while the model reads an input, less that of another (NULL: none). Free it with qkv_array_free;
+ * save it with qkv_npy_save. On failure *out is zeroed. */
+qkv_status qkv_pipeline_vector(qkv_pipeline *p, const qkv_look_input *in,
+                               const qkv_look_input *minus, const char *place, qkv_array *out);
 
 QKV_END_DECLS
 #endif

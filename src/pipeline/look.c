@@ -1,4 +1,5 @@
 /* look.c - looking inside: one pass of a model with probes, whatever its kind. */
+#include "pipeline/changing.h"
 #include "pipeline/looking.h"
 
 #include <stdio.h>
@@ -31,6 +32,12 @@ static const qkv_option rows[] = {
      .help = "selects the masked patches"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
+    {.flag = "change", .key = "changes", .type = QKV_OPT_LIST, FIELD(changes), .value = "CHANGE",
+     .help = "scale, ablate or steer at a place (\"h.3.attn.z head=2 zero\"), and compare; as "
+             "often as you like"},
+    {.flag = "continue", .key = "continue", .type = QKV_OPT_SIZE, .max = 1e6, FIELD(go_on),
+     .value = "N", .initial = "24",
+     .help = "--change: tokens with which a language model goes on, the likeliest each"},
     {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
      .initial = "true", .help = "drawings of what else is known of the model"},
 };
@@ -214,14 +221,30 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
     return qkv__look_value_norms(l);
 }
 
+/* Behind the states: changes of the final norm. */
+static qkv_status look_predictions(qkv__looking *l, const qkv__look_kind *k)
+{
+    qkv_status status = l->changes ? qkv_changes_apply(l->changes, l->p->tape) : QKV_OK;
+    if (!status)
+        status = k->predict(l, k);
+    qkv_probes_clear(l->p->tape);
+    return status;
+}
+
 static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
     qkv_status status = k->prepare(l);
     if (!status)
+        status = qkv__changes_read(&l->changes, l->p->ctx, &l->o.changes);
+    if (!status && l->changes) /* first: the others see what they make */
+        status = qkv_changes_apply(l->changes, l->p->tape);
+    if (!status)
         status = add_probes(l, k, x);
     if (!status)
         status = k->run(l);
+    if (!status)
+        status = qkv__changes_check(l->p, l->changes);
     if (!status && l->out_of_memory)
         status = QKV_E_MEMORY;
     if (x->capture && !status)
@@ -233,7 +256,7 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
     if (!status && l->o.weights)
         status = collect(l, k, x);
     if (!status && k->predict && l->o.top)
-        status = k->predict(l, k);
+        status = look_predictions(l, k);
     if (!status)
         status = qkv__look_name_words(l);
     if (!status && l->o.panels && l->o.weights)
@@ -246,7 +269,7 @@ void qkv__look_end(qkv__looking *l)
     for (size_t i = 0; i < l->state_count; i++)
         qkv_free(l->p->ctx, l->states[i]);
     qkv_free(l->p->ctx, l->states);
-    qkv_free(l->p->ctx, l->second);
+    qkv_changes_destroy(l->changes);
     qkv_free(l->p->ctx, l->pixels);
     qkv__look_free_values(l);
     for (size_t i = 0; i < QKV_LOOK_AXES; i++)
@@ -300,6 +323,7 @@ void qkv_look_free(qkv_look *l)
         qkv_head_maps_free(l->tools->maps);
     }
     if (ctx) {
+        qkv_free(ctx, l->target);
         qkv_free(ctx, l->panels);
         qkv_free(ctx, l->guesses);
         qkv_free(ctx, l->classes);

@@ -253,8 +253,8 @@ static qkv_status prepare_inputs(qkv__patching *j)
 {
     qkv_look_input corrupt = *j->corrupt.in;
     qkv_status status = prepare_input(j, &j->clean);
-    if (j->clean.second)
-        corrupt.second = j->clean.second;
+    if (j->clean.out->target)
+        corrupt.second = j->clean.out->target;
     j->corrupt.in = &corrupt;
     if (!status)
         status = prepare_input(j, &j->corrupt);

@@ -254,7 +254,7 @@ static qkv_status prepare_translator(qkv__looking *l)
                                       QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_TARGET, ids);
     if (!status && ids->count > 1 && ids->data[ids->count - 1] == c->eos)
         ids->count--;
-    if (!status && !l->in->second && !(l->second = qkv_strdup(l->p->ctx, target)))
+    if (!status && !l->in->second && !(l->out->target = qkv_strdup(l->p->ctx, target)))
         status = QKV_E_MEMORY;
     if (!status && ids->count > c->positions)
         status = qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: the target has %zu tokens, the model "

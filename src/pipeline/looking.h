@@ -23,7 +23,7 @@ typedef struct {
     size_t value_count, value_room;
     size_t panel_room;
     bool out_of_memory; /* in a probe */
-    char *second; /* translator: the target, if it is the model's own translation */
+    qkv_changes *changes; /* NULL: none */
     /* Patching: the images as the model gets them, (1, height, width, channels). */
     qkv_real *pixels;
     size_t pixel_shape[4];
