@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is local
+
 import torch
 import transformers
 from transformer_lens import HookedTransformer, HookedTransformerConfig, patching

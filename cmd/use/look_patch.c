@@ -54,7 +54,8 @@ int cli_look_patch(cli *c, qkv_pipeline *p, const qkv_look_input *in,
     if (!status && files->heat)
         status = save_heat(c, &found, files->heat);
     if (!status && files->page)
-        status = qkv_patch_page(&found, &(qkv_look_page_options){.input = inputs.data}, files->page);
+        status = qkv_patch_page(&found, &(qkv_look_page_options){.input = inputs.data},
+                                files->page);
     int code = status ? cli_error(c)
                : (files->page || files->heat) && !c->common.json ? CLI_DONE
                                                                  : patch_answer(c, &found);
