@@ -18,8 +18,10 @@ typedef struct {
     /* The residual stream before each layer of the stack that predicts, and after the last. */
     qkv_real **states;
     size_t state_count, state_room, state_size;
+    qkv_real *window, *target; /* of a forecaster: rows read, its forecast in its own scale */
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
+    bool causal[QKV_LOOK_ATTENTIONS]; /* in this model, though not in all of its kind */
     bool out_of_memory; /* in a probe */
 } qkv__looking;
 
@@ -44,7 +46,7 @@ typedef struct qkv__look_kind {
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
-    qkv__look_colorizer;
+    qkv__look_colorizer, qkv__look_forecaster;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 
@@ -53,6 +55,9 @@ qkv_status qkv__look_tokens(qkv__looking *l, size_t axis, const char *name);
 /* An axis of lead positions and a grid; cells NULL: in order. */
 qkv_status qkv__look_patches(qkv__looking *l, size_t axis, const char *name, size_t lead,
                              size_t rows, size_t columns, const int32_t *cells, size_t count);
+/* An axis of `count` positions, each of `span` rows of l->out->series from row `from` on. */
+qkv_status qkv__look_steps(qkv__looking *l, size_t axis, const char *name, size_t from, size_t span,
+                           size_t count);
 /* A copy of the image belongs to the result. */
 qkv_status qkv__look_add_image(qkv__looking *l, const char *name, const qkv_image *image);
 /* Room for predictions of `layers` lens layers at the positions of an axis. */
@@ -65,6 +70,18 @@ qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, siz
 char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
+
+/* ---- series, look_curve.c -------------------------------------------------------------------- */
+
+void qkv__look_free_series(qkv_look_series *s, qkv_context *ctx);
+/* The series with the weights of a row of keys over its positions. */
+qkv_status qkv__look_draw_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
+                              const char *title, qkv_drawing **out);
+/* The same as lines of text. */
+void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
+                        qkv_str *out);
+/* The member "series" of a JSON object. */
+void qkv__look_series_json(const qkv_look *l, qkv_json_writer *w);
 
 /* ---- norms of values, look_values.c ---------------------------------------------------------- */
 
