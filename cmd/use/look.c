@@ -180,10 +180,11 @@ CLI_COMMAND(cli_look, 470) = {
     .manual = {.name = "look", .summary = "what a model attends to",
                .usage = "DIR INPUT", .examples = examples,
                .text = "INPUT is a text, an image's file, or a series as a CSV file. Prints the "
-                       "weights with which a position attends to the others. --out writes a page instead, in which "
-                       "every head, layer and position can be chosen. --json: {\"kind\", \"axes\", "
-                       "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
-                       "\"lens\", \"classes\", \"series\", \"row\"}. --capture writes all attention weights "
-                       "and hidden states, by the names that Hugging Face gives them."},
+                       "weights with which a position attends to the others. --out writes a page "
+                       "instead, in which every head, layer and position can be chosen. --json: "
+                       "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
+                       "\"predictions\", \"lens\", \"classes\", \"series\", \"row\"}. --capture "
+                       "writes all attention weights and hidden states, by the names that Hugging "
+                       "Face gives them."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
     .own = {&table}, .run = look_run};
