@@ -6,7 +6,7 @@
 #include "core/cli.h"
 
 typedef struct {
-    const char *second, *out, *heat, *attention, *corrupt;
+    const char *second, *out, *heat, *attention, *corrupt, *panel;
     int layer, head, at;
     bool rollout;
 } settings;
@@ -16,6 +16,8 @@ static const qkv_option rows[] = {
      .value = "F.html", .help = "a page with every head, to explore in a browser"},
     {.flag = "heat", .type = QKV_OPT_STRING, .offset = offsetof(settings, heat),
      .value = "F.svg|F.png", .help = "the row as an image: over the patches, or all rows"},
+    {.flag = "panel", .type = QKV_OPT_STRING, .offset = offsetof(settings, panel),
+     .value = "NAME", .help = "one of the page's panels: its numbers, or with --heat its drawing"},
     {.flag = "patch", .type = QKV_OPT_STRING, .offset = offsetof(settings, corrupt),
      .value = "CORRUPT", .help = "what the prediction for this text becomes when one activation is "
                                  "INPUT's, by layer and position"},
@@ -68,6 +70,16 @@ static int look_answer(const cli *c, const qkv_look *l, const qkv_look_choice *c
     return status ? CLI_FAILED : cli_flush();
 }
 
+static int look_panel(cli *c, const qkv_look *l, const settings *s)
+{
+    const qkv_look_panel *p = qkv_look_panel_of(l, s->panel);
+    if (!p || (s->heat && qkv_drawing_save(p->drawing, s->heat)))
+        return cli_error(c);
+    if (!s->heat || c->common.json)
+        (void)puts(p->json);
+    return cli_flush();
+}
+
 static int look_show(cli *c, const qkv_look *l, const settings *s)
 {
     qkv_look_choice choice = {.layer = s->layer, .head = s->head};
@@ -86,6 +98,8 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
                                       : queries->count - 1;
     qkv_status status = QKV_OK;
     qkv_drawing *d = NULL;
+    if (s->panel)
+        return look_panel(c, l, s);
     if (s->heat)
         status = qkv_look_draw(l, &choice, &d);
     if (s->heat && !status)
@@ -149,7 +163,10 @@ static int look_run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_patch_table(), &patch);
     if (cli_parse(c, argc, argv, 2, 2))
         return CLI_USAGE;
+    if (s.panel && s.out)
+        return cli_fail("--panel: a page (--out) has all panels");
     o.seed = c->common.seed;
+    o.panels = s.out || s.panel || c->common.json;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,
@@ -183,8 +200,8 @@ CLI_COMMAND(cli_look, 470) = {
                        "weights with which a position attends to the others. --out writes a page "
                        "instead, in which every head, layer and position can be chosen. --json: "
                        "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
-                       "\"predictions\", \"lens\", \"classes\", \"series\", \"row\"}. --capture "
-                       "writes all attention weights and hidden states, by the names that Hugging "
-                       "Face gives them."},
+                       "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
+                       "--capture writes all attention weights and hidden states, by the names "
+                       "that Hugging Face gives them."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
     .own = {&table}, .run = look_run};

@@ -38,6 +38,8 @@ void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
 void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* digits of a float */
 void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
 void qkv_json_put_null(qkv_json_writer *w, const char *key);
+/* A value that is JSON text already. */
+void qkv_json_put_text(qkv_json_writer *w, const char *key, const char *json);
 /* Arrays. */
 void qkv_json_put_strings(qkv_json_writer *w, const char *key, const char *const *values,
                           size_t count);

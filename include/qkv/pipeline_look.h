@@ -44,6 +44,9 @@ typedef struct {
     uint64_t seed;       /* masked autoencoder: selects them                                 0 */
     size_t hold_back;    /* forecaster: rows at the end of the series that are not read, but shown
                             as the truth                                                     0 */
+    const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
+                            codes; of more than 2,000, as many evenly from the set         NULL */
+    bool panels;         /* drawings of what else is known of the model                    true */
 } qkv_pipeline_look_options;
 const qkv_option_table *qkv_pipeline_look_table(void);
 qkv_pipeline_look_options qkv_pipeline_look_defaults(void);
@@ -98,6 +101,15 @@ typedef struct {
     qkv_image image;
 } qkv_look_image;
 
+/* A drawing of what else is known of the model and its input, with the numbers behind it. */
+typedef struct {
+    const char *name;  /* "stream" */
+    const char *title;
+    char *note;        /* sentences: what is drawn, how to read it */
+    qkv_drawing *drawing;
+    char *json;        /* the numbers, one JSON value */
+} qkv_look_panel;
+
 enum { QKV_LOOK_AXES = 2, QKV_LOOK_ATTENTIONS = 3, QKV_LOOK_IMAGES = 4 };
 
 typedef struct {
@@ -119,6 +131,8 @@ typedef struct {
     int32_t *word_ids;   /* .. which ascend */
     size_t word_count;
     qkv_look_series series; /* columns 0: none */
+    qkv_look_panel *panels;
+    size_t panel_count;
     struct qkv_look_tools *tools; /* what the arrays belong to */
 } qkv_look;
 
@@ -130,6 +144,9 @@ qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
 void qkv_look_free(qkv_look *l);
 
 const char *qkv_look_word(const qkv_look *l, int32_t id); /* text of an id; "" if unknown */
+
+/* The panel of that name. NULL: there is none; the context's message names those there are. */
+const qkv_look_panel *qkv_look_panel_of(const qkv_look *l, const char *name);
 
 /* ---- one row --------------------------------------------------------------------------------- */
 

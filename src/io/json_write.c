@@ -189,6 +189,12 @@ void qkv_json_put_null(qkv_json_writer *w, const char *key)
     qkv_str_puts(&w->text, "null");
 }
 
+void qkv_json_put_text(qkv_json_writer *w, const char *key, const char *json)
+{
+    lead(w, key);
+    qkv_str_puts(&w->text, json);
+}
+
 void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *value)
 {
     switch (json_typeof(value)) {

@@ -32,6 +32,10 @@ static const qkv_option rows[] = {
     {.flag = "hold-back", .key = "hold_back", .type = QKV_OPT_SIZE, .max = 1048576,
      FIELD(hold_back), .initial = "0",
      .help = "forecaster: rows at the end that are not read, but shown as the truth"},
+    {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
+     .help = "a set in which panels search for patches and codes"},
+    {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
+     .initial = "true", .help = "drawings of what else is known of the model"},
 };
 QKV__OPTIONS(qkv_pipeline_look, "Looking")
 
@@ -68,8 +72,9 @@ static qkv_tensor *look_keep_state(void *user, qkv_tape *t, const char *name, qk
     size_t i = 0;
     if (!data || !qkv_place_parse(&at, name))
         return x;
-    i = at.layer + (strcmp(at.part, "resid_post") == 0);
-    if (i > l->state_count)
+    bool post = strcmp(at.part, "resid_post") == 0;
+    i = at.layer + post;
+    if (i > l->state_count || (!post && strcmp(at.part, "resid_pre") != 0))
         return x;
     l->out_of_memory = l->out_of_memory || !qkv__grow(l->p->ctx, &l->states, &l->state_room,
                                                       i + 1, sizeof *l->states);
@@ -235,7 +240,11 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
         status = collect(l, k, x);
     if (!status && k->predict && l->o.top)
         status = k->predict(l, k);
-    return status ? status : qkv__look_name_words(l);
+    if (!status)
+        status = qkv__look_name_words(l);
+    if (!status && l->o.panels && l->o.weights)
+        status = qkv__look_stream(l);
+    return !status && l->o.panels && l->o.weights && k->panels ? k->panels(l) : status;
 }
 
 qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
@@ -283,11 +292,17 @@ void qkv_look_free(qkv_look *l)
         qkv_image_free(&l->images[i].image, ctx);
     for (size_t i = 0; i < l->word_count; i++)
         qkv_free(ctx, l->words[i]);
+    for (size_t i = 0; i < l->panel_count; i++) {
+        qkv_free(ctx, l->panels[i].note);
+        qkv_free(ctx, l->panels[i].json);
+        qkv_drawing_destroy(l->panels[i].drawing);
+    }
     if (l->tools) {
         qkv_head_table_free(l->tools->table);
         qkv_head_maps_free(l->tools->maps);
     }
     if (ctx) {
+        qkv_free(ctx, l->panels);
         qkv_free(ctx, l->guesses);
         qkv_free(ctx, l->classes);
         qkv_free(ctx, l->words);

@@ -180,8 +180,10 @@ qkv_status qkv__look_draw_row(const qkv_look *l, const qkv_look_axis *keys, cons
         qkv_free(l->ctx, points);
         return status;
     }
-    (void)snprintf(note, sizeof note, "Shaded: weight, full colour %.3f. Black: the series%s%s.",
-                   peak, truth ? ", dashed the truth" : "", s->targets ? "; blue: the model" : "");
+    int shaded = keys->count ? snprintf(note, sizeof note, "Shaded: weight, full colour %.3f. ",
+                                        peak) : 0;
+    (void)snprintf(note + shaded, sizeof note - (size_t)shaded, "Black: the series%s%s.",
+                   truth ? ", dashed the truth" : "", s->targets ? "; blue: the model" : "");
     qkv_drawing_describe(*out, title, note);
     qkv_draw_text(*out, LEFT, 18, title, &(qkv_text_style){.bold = true});
     for (size_t i = 0; i < curves; i++) {
@@ -193,7 +195,12 @@ qkv_status qkv__look_draw_row(const qkv_look *l, const qkv_look_axis *keys, cons
     qkv_draw_text(*out, LEFT, TOP + (double)curves * (CURVE + GAP) + 6, note,
                   &(qkv_text_style){.size = 11, .ink = qkv_ink_of(QKV_INK_FAINT)});
     qkv_free(l->ctx, points);
-    return qkv_drawing_status(*out);
+    status = qkv_drawing_status(*out);
+    if (status) {
+        qkv_drawing_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* ---- text for a terminal --------------------------------------------------------------------- */

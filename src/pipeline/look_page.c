@@ -337,6 +337,20 @@ static qkv_status put_attention(qkv_page *page, const qkv_look *l, size_t i)
     return status;
 }
 
+/* Each panel with its numbers in the block "NAME-data". */
+static void put_panels(qkv_page *page, const qkv_look *l)
+{
+    for (size_t i = 0; i < l->panel_count; i++) {
+        const qkv_look_panel *p = &l->panels[i];
+        char id[64];
+        qkv_page_heading(page, 2, p->name, p->title);
+        (void)snprintf(id, sizeof id, "%s-figure", p->name);
+        qkv_page_figure(page, p->drawing, id, p->note);
+        (void)snprintf(id, sizeof id, "%s-data", p->name);
+        qkv_page_json(page, id, p->json);
+    }
+}
+
 qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options,
                          const char *path)
 {
@@ -357,6 +371,7 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
         status = put_attention(page, l, i);
     if (!status && l->top)
         put_predicted(page, l);
+    put_panels(page, l);
     if (!status)
         status = put_data(page, l, shown, &shown);
     qkv_page_heading(page, 2, "reading", "Reading this page");

@@ -65,6 +65,8 @@ static qkv_status measure(patching *j, qkv_tensor *ids, size_t n, double *out)
     qkv_tape *t = j->p->tape;
     qkv_model *m = j->p->model;
     qkv_tensor *h = NULL, *y = NULL;
+    if (!ids)
+        return QKV_E_MEMORY;
     if (j->words) {
         const qkv_bert_input in = {.ids = ids};
         h = qkv_bert_hidden(m, t, &in);

@@ -2,6 +2,7 @@
 #include "pipeline/looking.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/series.h"
@@ -119,8 +120,57 @@ static qkv_status run_forecaster(qkv__looking *l)
     return qkv_tape_status(t);
 }
 
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* Mean squared errors of the forecast and of the last row again, where the truth is known. */
+static qkv_status add_forecast_panel(qkv__looking *l)
+{
+    const qkv_look_series *s = &l->out->series;
+    double own = 0, last = 0;
+    size_t known = 0;
+    for (size_t i = s->read; i < s->read + s->made; i++)
+        for (size_t j = 0; j < s->targets; j++) {
+            double truth = (double)s->values[i * s->columns + j];
+            if (!isfinite(truth))
+                continue;
+            double e = (double)s->answers[i * s->targets + j] - truth;
+            double p = (double)s->values[(s->read - 1) * s->columns + j] - truth;
+            own += e * e;
+            last += p * p;
+            known++;
+        }
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, l->p->ctx, -1);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_int(&w, "known", (int64_t)known);
+    if (known) {
+        qkv_json_put_real(&w, "mse", own / (double)known);
+        qkv_json_put_real(&w, "persistence", last / (double)known);
+    }
+    qkv_json_end_object(&w);
+    char note[256] = "The rows that were read and the forecast. The truth is not known: --hold-"
+                     "back keeps rows of the end for it.";
+    if (known)
+        (void)snprintf(note, sizeof note, "Mean squared error over the %zu values that are known: "
+                       "%.4g; of the last row again %.4g.", known, own / (double)known,
+                       last / (double)known);
+    qkv_drawing *d;
+    const qkv_look_axis none = {0};
+    qkv_status status = qkv__look_draw_row(l->out, &none, NULL, "Forecast", &d);
+    if (!status)
+        return qkv__look_add_panel(l, "forecast", "Forecast", note, d, &w);
+    qkv_json_writer_free(&w);
+    return status;
+}
+
+static qkv_status add_forecaster_panels(qkv__looking *l)
+{
+    qkv_status status = add_forecast_panel(l);
+    return status ? status : qkv__look_effects(l);
+}
+
 const qkv__look_kind qkv__look_forecaster = {
     .can = QKV_CAN_FORECAST,
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, false},
                    {"decoder", "cross", 1, 0, false}},
-    .prepare = prepare_forecaster, .run = run_forecaster};
+    .prepare = prepare_forecaster, .run = run_forecaster, .panels = add_forecaster_panels};

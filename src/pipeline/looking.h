@@ -4,6 +4,7 @@
 
 #include "pipeline/pipeline.h"
 #include "qkv/pipeline_look.h"
+#include "qkv/pixels.h"
 
 typedef struct qkv__look_value qkv__look_value;
 
@@ -22,6 +23,7 @@ typedef struct {
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
     bool causal[QKV_LOOK_ATTENTIONS]; /* in this model, though not in all of its kind */
+    size_t panel_room;
     bool out_of_memory; /* in a probe */
 } qkv__looking;
 
@@ -42,6 +44,7 @@ typedef struct qkv__look_kind {
     /* The predictions at all positions from the stack's output, (1, positions, width), for lens
      * layer i. May be NULL. */
     qkv_status (*predict)(qkv__looking *l, const struct qkv__look_kind *kind);
+    qkv_status (*panels)(qkv__looking *l); /* after the rest; may be NULL */
 } qkv__look_kind;
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
@@ -74,14 +77,27 @@ qkv_status qkv__look_name_words(qkv__looking *l);
 /* ---- series, look_curve.c -------------------------------------------------------------------- */
 
 void qkv__look_free_series(qkv_look_series *s, qkv_context *ctx);
-/* The series with the weights of a row of keys over its positions. */
+/* The series with the weights of a row of keys over its positions; no keys: the curves alone. */
 qkv_status qkv__look_draw_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
                               const char *title, qkv_drawing **out);
-/* The same as lines of text. */
+/* The panel "effects", look_effects.c. */
+qkv_status qkv__look_effects(qkv__looking *l);
+/* The weights as lines of text. */
 void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
                         qkv_str *out);
 /* The member "series" of a JSON object. */
 void qkv__look_series_json(const qkv_look *l, qkv_json_writer *w);
+/* ---- panels, look_panels.c ------------------------------------------------------------------- */
+
+/* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to
+ * it, on failure, too. */
+qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *title,
+                               const char *note, qkv_drawing *drawing, qkv_json_writer *numbers);
+/* The images of option "among", 2,000 at most, evenly from the set, in the size and channels of o.
+ * *out is NULL without the option and on failure; close it with qkv_pixels_close. */
+qkv_status qkv__look_among(qkv__looking *l, const qkv_pixels_options *o, qkv_pixels **out);
+/* The panel "stream", of the states that the lens reads; none: no panel. */
+qkv_status qkv__look_stream(qkv__looking *l);
 
 /* ---- norms of values, look_values.c ---------------------------------------------------------- */
 

@@ -90,6 +90,10 @@ with Browser() as b:
     wanted = [look("lm", HOSTILE, "--layer", "0", "--head", "1", "--at", str(i))["row"]["weights"]
               [at] for i in (at, len(tokens) - 1)]
     near([column[at], column[-1]], wanted, 1.1e-3, "who attends to it")
+    norms = look("lm", HOSTILE)["panels"]["stream"]["norms"]
+    check(b.js("return qkv.json('stream-data').norms") == norms, "the numbers of a panel")
+    check(b.js("return document.querySelectorAll('#stream-figure [data-key=stream] rect').length")
+          == len(norms) * len(tokens), "the drawing of a panel")
     b.screenshot(os.path.join(shots, "look-lm.png"))
 
     # BERT: predictions of the hidden word.

@@ -139,8 +139,7 @@ static void write_sample(qkv_json_writer *w)
     qkv_json_begin_object(w, NULL);
     qkv_json_end_object(w);
     qkv_json_end_array(w);
-    qkv_json_begin_array(w, "e");
-    qkv_json_end_array(w);
+    qkv_json_put_text(w, "e", "[]");
     qkv_json_end_object(w);
 }
 

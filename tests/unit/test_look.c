@@ -7,9 +7,12 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipelines_text.h"
+#include "qkv/infer.h"
 #include "qkv/pipeline_look.h"
 
 enum { LAYERS = 3 };
@@ -85,6 +88,35 @@ static void every_kind(void **state)
 
 enum { ROWS = 9, COLUMNS = 2, CONTEXT = 4, HORIZON = 3, HELD = 2 };
 
+/* The panel's numbers are forecasts of moved histories, made one by one. */
+static void check_effects(qkv_pipeline *p, const qkv_look *l, const qkv_real *window)
+{
+    const qkv_look_panel *found = qkv_look_panel_of(l, "effects");
+    const qkv_real *std = qkv_forecast_std(qkv_pipeline_model(p));
+    assert_non_null(found);
+    assert_non_null(qkv_look_panel_of(l, "forecast"));
+    const char *at = found->json;
+    for (size_t n = 0; n < COLUMNS * COLUMNS * HORIZON * CONTEXT; n++) {
+        size_t row = n % CONTEXT, step = n / CONTEXT % HORIZON;
+        size_t column = n / CONTEXT / HORIZON % COLUMNS, target = n / CONTEXT / HORIZON / COLUMNS;
+        double y[2], by = 0.1 * (double)std[column];
+        for (int down = 0; down < 2; down++) {
+            qkv_real moved[CONTEXT * COLUMNS], forecast[HORIZON * COLUMNS];
+            memcpy(moved, window, sizeof moved);
+            moved[row * COLUMNS + column] += (qkv_real)(down ? -by : by);
+            const qkv_series history = {moved, CONTEXT, COLUMNS};
+            assert_int_equal(qkv_forecast(qkv_pipeline_model(p), &history, HORIZON, forecast),
+                             QKV_OK);
+            y[down] = (double)forecast[step * COLUMNS + target];
+        }
+        at += strspn(at, "[],");
+        char *end;
+        double value = strtod(at, &end);
+        assert_true(end != at && fabs(value - (y[0] - y[1]) / (2 * by)) < 1e-4);
+        at = end;
+    }
+}
+
 /* What the page and the command show of a forecaster is what it forecasts, and the rows that were
  * held back. */
 static void check_forecaster(qkv_pipeline *p, size_t attentions, bool causal)
@@ -118,6 +150,7 @@ static void check_forecaster(qkv_pipeline *p, size_t attentions, bool causal)
                          : isnan(s->answers[i]));
     }
     qkv_array_free(&y);
+    check_effects(p, &l, numbers + s->first * COLUMNS);
     qkv_look_free(&l);
     o.hold_back = ROWS - CONTEXT;
     assert_int_equal(qkv_pipeline_look(p, &in, &o, &l), QKV_E_ARGUMENT);
@@ -138,6 +171,35 @@ static void forecasters(void **state)
     }
 }
 
+/* The norms of panel "stream" before layer 0 are those of the embeddings. */
+static void check_stream(const qkv_look *l, const double *norms)
+{
+    const qkv_look_panel *p = qkv_look_panel_of(l, "stream");
+    assert_non_null(p);
+    const char *at = strstr(p->json, "\"norms\":[[");
+    assert_non_null(at);
+    at += strlen("\"norms\":[[");
+    for (size_t i = 0; i < l->axes[0].count; i++) {
+        char *end;
+        assert_true(fabs(strtod(at, &end) - norms[i]) < 1e-5);
+        at = end + 1;
+    }
+    assert_null(qkv_look_panel_of(l, "nothing"));
+}
+
+static qkv_tensor *measure_embeddings(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    double *norms = user;
+    const qkv_real *data = qkv_data(t, x);
+    size_t width = qkv_dim(x, -1);
+    (void)name;
+    for (size_t i = 0; i < qkv_count(x); i++)
+        norms[i / width] += (double)data[i] * (double)data[i];
+    for (size_t i = 0; i < qkv_count(x) / width; i++)
+        norms[i] = sqrt(norms[i]);
+    return x;
+}
+
 /* The lens behind the last layer is the model's own distribution. */
 static void lens(void **state)
 {
@@ -153,6 +215,8 @@ static void lens(void **state)
                                           QKV_ENCODE_ADD_SPECIAL, &ids), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_tape_mode(t, false, false);
+    double norms[32] = {0};
+    assert_int_equal(qkv_probe_add(t, "h.0.resid_pre", measure_embeddings, norms), QKV_OK);
     qkv_tensor *h = qkv_lm_hidden(qkv_pipeline_model(p), t,
                                   qkv_tensor_ids(t, ids.data, 2, (size_t[]){1, ids.count}), 0,
                                   NULL, NULL);
@@ -165,6 +229,7 @@ static void lens(void **state)
             double own = (double)probs[i * qkv_dim(y, -1) + (size_t)g.id];
             assert_true(fabs((double)g.p - own) < 1e-5);
         }
+    check_stream(&l, norms);
     qkv_ids_free(&ids, ctx);
     qkv_tape_destroy(t);
     qkv_look_free(&l);
