@@ -157,7 +157,7 @@ static int look_run(cli *c, int argc, char **argv)
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,
-                         .image = {.path = c->args.items[1]}};
+                         .image = {.path = c->args.items[1]}, .series = c->args.items[1]};
     int code;
     if (!status && (s.vector || s.corrupt || (o.changes.count && !s.heat && !s.panel))) {
         code = look_other(c, p, &in, &s, &o, &patch);
@@ -176,18 +176,19 @@ static const char *const examples[] = {
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
+    "qkv look runs/load history.csv --hold-back 24 --out report.html",
     "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --heat p.png",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {
     .manual = {.name = "look", .summary = "what a model attends to",
                .usage = "DIR INPUT", .examples = examples,
-               .text = "INPUT is a text, or an image's file. Prints the weights with which a "
-                       "position attends to the others. --out writes a page instead, in which "
-                       "every head, layer and position can be chosen. --json: {\"kind\", \"axes\", "
-                       "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
-                       "\"lens\", \"classes\", \"panels\", \"row\"}. --capture writes all "
-                       "attention weights and hidden states, by the names that Hugging Face "
-                       "gives them."},
+               .text = "INPUT is a text, an image's file, or a series as a CSV file. Prints the "
+                       "weights with which a position attends to the others. --out writes a page "
+                       "instead, in which every head, layer and position can be chosen. --json: "
+                       "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
+                       "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
+                       "--capture writes all attention weights and hidden states, by the names "
+                       "that Hugging Face gives them."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
     .own = {&table}, .run = look_run};

@@ -42,7 +42,7 @@ int cli_look_vector(cli *c, qkv_pipeline *p, const qkv_look_input *in, const cha
 {
     qkv_array found;
     qkv_look_input other = *in;
-    other.text = other.image.path = minus;
+    other.text = other.image.path = other.series = minus;
     if (qkv_pipeline_vector(p, in, minus ? &other : NULL, place, &found))
         return cli_error(c);
     qkv_status status = qkv_npy_save(c->ctx, file, 1, found.shape, found.data, QKV_STORE_F32);

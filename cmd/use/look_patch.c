@@ -46,7 +46,7 @@ int cli_look_patch(cli *c, qkv_pipeline *p, const qkv_look_input *in,
 {
     qkv_patch found;
     qkv_look_input corrupt = *in;
-    corrupt.text = corrupt.image.path = files->corrupt;
+    corrupt.text = corrupt.image.path = corrupt.series = files->corrupt;
     qkv_str inputs;
     qkv_str_init(&inputs, c->ctx);
     qkv_str_printf(&inputs, "clean: %s; corrupt: %s", in->text, files->corrupt);

@@ -26,6 +26,8 @@ typedef struct {
     const char *second;     /* classifier of texts: the second text; translator: the target
                                sentence, NULL: the model's own translation */
     qkv_image_source image; /* image model */
+    const char *series;     /* model of series: a CSV file; or .. */
+    const qkv_array *rows;  /* .. its rows (rows, columns) in memory */
 } qkv_look_input;
 
 typedef enum { QKV_LOOK_F32, QKV_LOOK_F16, QKV_LOOK_BF16 } qkv_look_store;
@@ -41,6 +43,8 @@ typedef struct {
     bool weights;        /* maps, figures and rollout; false: the capture alone           true */
     double mask;         /* masked autoencoder: share of patches to mask   [0, 1)       0.75 */
     uint64_t seed;       /* masked autoencoder: selects them                                 0 */
+    size_t hold_back;    /* forecaster: rows at the end of the series that are not read, but shown
+                            as the truth                                                     0 */
     const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
                             codes; of more than 2,000, as many evenly from the set         NULL */
     qkv_strings changes; /* of the pass: "h.3.attn.z head=2 zero" (qkv_changes_add_text)    none */
@@ -60,6 +64,8 @@ typedef struct {
     size_t lead;        /* positions before the patches: 1 with a class token */
     size_t rows, columns; /* grid of patches; 0: a sequence */
     int32_t *cells;     /* (count - lead) the patch at each position, row by row; NULL: in order */
+    size_t from, span;  /* of a series: position i is `span` of its rows, from row from + i span on;
+                           span 0: no series */
 } qkv_look_axis;
 
 /* The attentions of one kind in one stack. */
@@ -75,6 +81,17 @@ typedef struct {
     float *value_norms;
     const float *rollout;      /* (queries, queries), qkv_rollout; NULL: cross-attention */
 } qkv_look_attention;
+
+/* The series that a model of series read, and what it made of it. */
+typedef struct {
+    size_t columns, targets; /* the first `targets` columns are forecast */
+    size_t first;            /* number of row 0 in the input, from 0 */
+    size_t read, made;       /* rows that were read; rows behind them that were forecast */
+    char **names;            /* (columns); NULL: none */
+    float *values;           /* (read + made, columns): what was read, then the truth; NaN: not
+                                known */
+    float *answers;          /* (read + made, targets): what the model made; NaN: nothing */
+} qkv_look_series;
 
 /* A prediction. */
 typedef struct {
@@ -117,6 +134,7 @@ typedef struct {
     char **words;        /* (word_count) texts of the ids in guesses or classes .. */
     int32_t *word_ids;   /* .. which ascend */
     size_t word_count;
+    qkv_look_series series; /* columns 0: none */
     qkv_look_panel *panels;
     size_t panel_count;
     char *target;        /* translator: its own translation, where it read no other; NULL: none */

@@ -30,6 +30,9 @@ static const qkv_option rows[] = {
      FIELD(mask), .initial = "0.75", .help = "masked autoencoder: share of patches to mask"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "selects the masked patches"},
+    {.flag = "hold-back", .key = "hold_back", .type = QKV_OPT_SIZE, .max = 1048576,
+     FIELD(hold_back), .initial = "0",
+     .help = "forecaster: rows at the end that are not read, but shown as the truth"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
     {.flag = "change", .key = "changes", .type = QKV_OPT_LIST, FIELD(changes), .value = "CHANGE",
@@ -45,7 +48,8 @@ QKV__OPTIONS(qkv_pipeline_look, "Looking")
 
 static const qkv__look_kind *const kinds[] = {
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
-    &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter, &qkv__look_colorizer};
+    &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter, &qkv__look_colorizer,
+    &qkv__look_forecaster};
 
 struct qkv_look_tools {
     qkv_head_table *table;
@@ -173,10 +177,12 @@ static qkv_status make_room(qkv__looking *l, const qkv__look_kind *k,
     }
     for (size_t i = 0; i < QKV_LOOK_ATTENTIONS && k->attentions[i].stack; i++) {
         qkv_look_attention *a = &out->attentions[i];
+        if (!a->layers) /* a kind that this model lacks, as those behind it */
+            break;
         a->name = attention_name(&k->attentions[i]);
         a->query = k->attentions[i].query;
         a->key = k->attentions[i].key;
-        a->causal = k->attentions[i].causal;
+        a->causal = k->attentions[i].causal || l->causal[i];
         a->figures = qkv_calloc(l->p->ctx, a->layers * a->heads + 1, sizeof *a->figures);
         a->maps = qkv_calloc(l->p->ctx, a->layers * a->heads + 1, sizeof *a->maps);
         out->attentions_count++;
@@ -271,6 +277,8 @@ void qkv__look_end(qkv__looking *l)
     qkv_free(l->p->ctx, l->states);
     qkv_changes_destroy(l->changes);
     qkv_free(l->p->ctx, l->pixels);
+    qkv_free(l->p->ctx, l->window);
+    qkv_free(l->p->ctx, l->target);
     qkv__look_free_values(l);
     for (size_t i = 0; i < QKV_LOOK_AXES; i++)
         qkv_ids_free(&l->ids[i], l->p->ctx);
@@ -309,6 +317,7 @@ void qkv_look_free(qkv_look *l)
         if (l->tools)
             qkv_rollout_free(l->tools->rollout[i]);
     }
+    qkv__look_free_series(&l->series, ctx);
     for (size_t i = 0; i < QKV_LOOK_IMAGES && ctx; i++)
         qkv_image_free(&l->images[i].image, ctx);
     for (size_t i = 0; i < l->word_count; i++)

@@ -10,7 +10,7 @@
 #include "qkv/page.h"
 #include "qkv/painting.h"
 
-extern const char qkv__file_look_js[], qkv__file_look_css[];
+extern const char qkv__file_look_js[], qkv__file_look_series_js[], qkv__file_look_css[];
 
 enum { MOST_WEIGHTS = 4 << 20, LISTED = 40 }; /* weights in the page's data; rows of tables */
 
@@ -101,6 +101,10 @@ static void put_page_axis(qkv_json_writer *w, const qkv_look_axis *a)
     qkv_json_end_array(w);
     if (a->cells)
         qkv_json_put_ids(w, "cells", a->cells, a->count - a->lead);
+    if (a->span) {
+        qkv_json_put_int(w, "from", (int64_t)a->from);
+        qkv_json_put_int(w, "span", (int64_t)a->span);
+    }
     qkv_json_end_object(w);
     qkv_str_free(&label);
 }
@@ -175,6 +179,8 @@ static qkv_status put_data(qkv_page *page, const qkv_look *l, double least, doub
     qkv_json_end_array(&w);
     if (l->top)
         put_page_guesses(&w, l);
+    if (l->series.columns)
+        qkv__look_series_json(l, &w);
     qkv_json_end_object(&w);
     const char *text = qkv_json_writer_text(&w);
     if (!status && !text)
@@ -343,6 +349,8 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
                     "stream read by the last norm and the output layer (logit lens, "
                     "nostalgebraist 2020).", shown);
     qkv_page_css(page, qkv__file_look_css);
+    if (l->series.columns)
+        qkv_page_js(page, qkv__file_look_series_js);
     qkv_page_js(page, qkv__file_look_js);
     if (!status)
         status = qkv_page_save(page, path);

@@ -259,6 +259,8 @@ static qkv_status prepare_inputs(qkv__patching *j)
     if (!status)
         status = prepare_input(j, &j->corrupt);
     j->corrupt.in = NULL;
+    if (!status && j->patch->share)
+        j->patch->share(&j->clean, &j->corrupt);
     for (size_t i = 0; i < j->clean.out->axes_count && !status; i++) {
         const qkv_look_axis *a = &j->clean.out->axes[i], *b = &j->corrupt.out->axes[i];
         if (a->count != b->count)

@@ -1,9 +1,11 @@
 /* look_patch_kinds.c - where each kind of model answers, for activation patching: its outputs at
  * one place, for many sequences at once. */
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/looking.h"
 #include "qkv/bert.h"
+#include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/mae.h"
 #include "qkv/marian.h"
@@ -259,3 +261,57 @@ static char *color_name(const qkv__looking *l, size_t choice)
 const qkv__patch_kind qkv__patch_colorizer = {
     .numbers = true, .place = "pixel", .places = pixel_places, .outputs = color_outputs,
     .name = color_name};
+
+/* ---- series ---------------------------------------------------------------------------------- */
+
+static const qkv_forecast_config *forecast_config_of(const qkv__looking *l)
+{
+    return qkv_model_config(l->p->model);
+}
+
+static size_t row_places(const qkv__looking *l, size_t *columns)
+{
+    *columns = 0;
+    return forecast_config_of(l)->horizon;
+}
+
+/* A causal decoder reads the rows that were forecast from the clean series. */
+static void share_target(const qkv__looking *clean, qkv__looking *corrupt)
+{
+    const qkv_forecast_config *c = forecast_config_of(clean);
+    memcpy(corrupt->target, clean->target, c->horizon * c->targets * sizeof *clean->target);
+}
+
+/* Rows in the units of the series. */
+static qkv_tensor *forecast_outputs(qkv__looking *l, size_t n, int at)
+{
+    const qkv_forecast_config *c = forecast_config_of(l);
+    qkv_tape *t = l->p->tape;
+    qkv_model *m = l->p->model;
+    size_t size = c->horizon * c->targets;
+    const qkv_real **windows = qkv_calloc(l->p->ctx, n, sizeof *windows);
+    qkv_tensor *target = qkv_tensor_from(t, NULL, 3, (size_t[]){n, c->horizon, c->targets});
+    qkv_real *to = qkv_tensor_fill(target);
+    for (size_t i = 0; windows && to && i < n; i++) {
+        windows[i] = l->window;
+        memcpy(to + i * size, l->target, size * sizeof *to);
+    }
+    qkv_tensor *y = windows && to ? qkv_forecast_forced(m, t, windows, target, n) : NULL;
+    qkv_free(l->p->ctx, windows);
+    const qkv_real *std = qkv_forecast_std(m), *mean = qkv_forecast_mean(m);
+    y = qkv_mul(t, y, qkv_tensor_from(t, std, 1, &c->targets));
+    return qkv__look_at(l, qkv_add(t, y, qkv_tensor_from(t, mean, 1, &c->targets)), at);
+}
+
+static char *column_name(const qkv__looking *l, size_t choice)
+{
+    char name[32];
+    if (l->out->series.names)
+        return qkv_strdup(l->p->ctx, l->out->series.names[choice]);
+    (void)snprintf(name, sizeof name, "column %zu", choice);
+    return qkv_strdup(l->p->ctx, name);
+}
+
+const qkv__patch_kind qkv__patch_forecaster = {
+    .numbers = true, .place = "row", .places = row_places, .share = share_target,
+    .outputs = forecast_outputs, .name = column_name};
