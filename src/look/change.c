@@ -206,9 +206,11 @@ static qkv_tensor *make_change(void *user, qkv_tape *t, const char *name, qkv_te
     if (c.first == c.last)
         return x;
     double factor = w->mean ? 0 : w->scale;
+    bool adds = w->mean || w->vector;
+    qkv_tensor *plus = adds ? summands(w, t, x, &c) : NULL;
     if (factor < 1 || factor > 1)
         x = qkv_mul(t, x, factors(t, x, &c, factor));
-    return x && (w->mean || w->vector) ? qkv_add(t, x, summands(w, t, x, &c)) : x;
+    return adds ? qkv_add(t, x, plus) : x;
 }
 
 qkv_status qkv_changes_apply(qkv_changes *c, qkv_tape *t)

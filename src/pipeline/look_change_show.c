@@ -121,6 +121,37 @@ static void put_image_lines(qkv_str *out, const qkv_changed *c)
     }
 }
 
+/* What a model of series forecasts: column j of row i behind those that were read. */
+static double forecast_of(const qkv_look *l, size_t i, size_t j)
+{
+    const qkv_look_series *s = &l->series;
+    return (double)s->answers[(s->read + i) * s->targets + j];
+}
+
+static void column_of(const qkv_look_series *s, size_t j, char *out, size_t size)
+{
+    if (s->names)
+        (void)snprintf(out, size, "%.100s", s->names[j]);
+    else
+        (void)snprintf(out, size, "column %zu", j);
+}
+
+static void put_forecasts(qkv_str *out, const qkv_changed *c)
+{
+    const qkv_look_series *s = &c->before.series;
+    char name[128];
+    for (size_t k = 0; k < s->made * s->targets; k++) {
+        size_t i = k / s->targets, j = k % s->targets;
+        column_of(s, j, name, sizeof name);
+        if (!k)
+            qkv_str_printf(out, "%-*s    before     after\n", NAMED, "forecast");
+        qkv_str_printf(out, "row %-4zu ", i);
+        put_name(out, name);
+        qkv_str_printf(out, " %9.4g %9.4g\n", forecast_of(&c->before, i, j),
+                       forecast_of(&c->after, i, j));
+    }
+}
+
 qkv_status qkv_changed_text(const qkv_changed *c, int at, qkv_str *out)
 {
     changed_answer all[2 * SHOWN];
@@ -143,6 +174,7 @@ qkv_status qkv_changed_text(const qkv_changed *c, int at, qkv_str *out)
         qkv_str_puts(out, "\n");
     }
     put_image_lines(out, c);
+    put_forecasts(out, c);
     if (c->text_before)
         qkv_str_printf(out, "before: %s\nafter:  %s\n", c->text_before, c->text_after);
     return out->failed ? QKV_E_MEMORY : QKV_OK;
@@ -167,6 +199,23 @@ static void put_answers(qkv_json_writer *w, const qkv_changed *c, size_t positio
     qkv_json_end_array(w);
 }
 
+/* (rows, columns) of the forecast, before and after. */
+static void put_series(qkv_json_writer *w, const qkv_changed *c)
+{
+    const qkv_look *sides[] = {&c->before, &c->after};
+    const qkv_look_series *s = &c->before.series;
+    for (size_t side = 0; side < 2; side++) {
+        qkv_json_begin_array(w, side ? "forecast_after" : "forecast_before");
+        for (size_t i = 0; i < s->made; i++) {
+            qkv_json_begin_array(w, NULL);
+            for (size_t j = 0; j < s->targets; j++)
+                qkv_json_put_real(w, NULL, forecast_of(sides[side], i, j));
+            qkv_json_end_array(w);
+        }
+        qkv_json_end_array(w);
+    }
+}
+
 void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w)
 {
     size_t position;
@@ -187,6 +236,8 @@ void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w)
         qkv_json_end_object(w);
     }
     qkv_json_end_array(w);
+    if (c->before.series.made)
+        put_series(w, c);
     if (c->text_before) {
         qkv_json_put_string(w, "text_before", c->text_before);
         qkv_json_put_string(w, "text_after", c->text_after);
@@ -244,6 +295,24 @@ static void page_positions(qkv_page *page, const qkv_changed *c)
     qkv_page_end(page);
 }
 
+static void page_forecasts(qkv_page *page, const qkv_changed *c)
+{
+    static const char *const columns[] = {"row", "column", "before", "after"};
+    const qkv_look_series *s = &c->before.series;
+    qkv__look_cells t = {.ctx = c->ctx};
+    char name[128];
+    for (size_t k = 0; k < s->made * s->targets && k < 1024; k++) {
+        size_t i = k / s->targets, j = k % s->targets;
+        column_of(s, j, name, sizeof name);
+        qkv__look_cell(&t, "%zu", i);
+        qkv__look_cell(&t, "%s", name);
+        qkv__look_cell(&t, "%.4g", forecast_of(&c->before, i, j));
+        qkv__look_cell(&t, "%.4g", forecast_of(&c->after, i, j));
+    }
+    qkv_page_heading(page, 2, "forecast", "Forecast");
+    qkv__look_table(page, &t, "Before and after", columns, 4);
+}
+
 static void page_images(qkv_page *page, const qkv_changed *c)
 {
     const qkv_look *sides[] = {&c->before, &c->after};
@@ -288,6 +357,8 @@ qkv_status qkv_changed_page(const qkv_changed *c, int at, const qkv_look_page_op
         qkv_page_text(page, "After:");
         qkv_page_code(page, c->text_after);
     }
+    if (c->before.series.made)
+        page_forecasts(page, c);
     if (c->before.images_count)
         page_images(page, c);
     status = qkv_page_save(page, path);
