@@ -20,8 +20,8 @@ static const qkv_option rows[] = {
     {.flag = "panel", .type = QKV_OPT_STRING, .offset = offsetof(settings, panel),
      .value = "NAME", .help = "one of the page's panels: its numbers, or with --heat its drawing"},
     {.flag = "patch", .type = QKV_OPT_STRING, .offset = offsetof(settings, corrupt),
-     .value = "CORRUPT", .help = "what the prediction for this text becomes when one activation is "
-                                 "INPUT's, by layer and position"},
+     .value = "CORRUPT", .help = "activation patching: what the answer for this input becomes when "
+                                 "one activation is INPUT's, by layer and position"},
     {.flag = "vector", .type = QKV_OPT_STRING, .offset = offsetof(settings, vector),
      .value = "F.npy", .help = "write the mean of what is at --place (\"h.5.resid_post\"), for "
                                "changes that add it"},
@@ -177,7 +177,11 @@ static const char *const examples[] = {
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
     "qkv look runs/load history.csv --hold-back 24 --out report.html",
-    "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --heat p.png",
+    "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --out p.html",
+    "qkv look runs/vit cat.jpg --patch dog.jpg --answer cat --heat p.png",
+    "qkv look gpt2 \"The cat sat\" --change \"h.5.attn.z head=2 zero\"",
+    "qkv look gpt2 \"I love it\" --minus \"I hate it\" --vector love.npy --place h.6.resid_post",
+    "qkv look gpt2 \"It was\" --change \"h.6.resid_post add=love.npy times=8\"",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {
@@ -189,6 +193,13 @@ CLI_COMMAND(cli_look, 470) = {
                        "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
                        "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
                        "--capture writes all attention weights and hidden states, by the names "
-                       "that Hugging Face gives them."},
+                       "that Hugging Face gives them.\n\n"
+                       "--patch measures an answer: a token, class, channel or column. --json: "
+                       "{\"answer\", \"where\", \"clean\", \"corrupt\", \"outcomes\", "
+                       "\"grids\": [{\"stack\", \"labels\", \"values\"}]}. --out writes its "
+                       "page.\n\n"
+                       "CHANGE is a place, then what becomes of what is there: head=N, at=N..M, "
+                       "zero, scale=X, mean, add=FILE.npy or add=FILE.safetensors:TENSOR, times=X. "
+                       "The answers are shown before and after."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
     .own = {&table}, .run = look_run};
