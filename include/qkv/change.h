@@ -55,7 +55,8 @@ qkv_status qkv_changes_add(qkv_changes *c, const qkv_change *change);
 qkv_status qkv_changes_add_text(qkv_changes *c, const char *text);
 size_t qkv_changes_count(const qkv_changes *c);
 
-/* Adds the probes to a tape; the tape must not outlive c with them. A pass in which a change does
+/* Adds the probes to a tape, for sequences that begin at position 0; the tape must not outlive c
+ * with them. A pass in which a change does
  * not fit its tensor fails with a sentence. */
 qkv_status qkv_changes_apply(qkv_changes *c, qkv_tape *t);
 /* How many tensors change i was made to, since it was added. 0 after a pass: no place matches. */

@@ -216,6 +216,9 @@ static qkv_tensor *make_change(void *user, qkv_tape *t, const char *name, qkv_te
 qkv_status qkv_changes_apply(qkv_changes *c, qkv_tape *t)
 {
     qkv_status status = QKV_OK;
+    for (size_t i = 0; i < c->count; i++)
+        for (size_t k = 0; k < c->all[i]->place_total; k++)
+            c->all[i]->places[k].next = 0;
     for (size_t i = 0; i < c->count && !status; i++)
         status = qkv_probe_add(t, c->all[i]->what.place, make_change, c->all[i]);
     return status;

@@ -239,11 +239,13 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
         status = qkv_tokenizer_stream_create(&j.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
     if (!status)
         status = qkv__changes_read(&j.changes, p->ctx, &o.changes);
-    if (!status && j.changes)
-        status = qkv_changes_apply(j.changes, p->tape);
-    for (; j.index < o.count && !status && !j.stopped; j.index++)
-        status = generate_one(&j);
-    qkv_probes_clear(p->tape);
+    for (; j.index < o.count && !status && !j.stopped; j.index++) {
+        if (j.changes)
+            status = qkv_changes_apply(j.changes, p->tape);
+        if (!status)
+            status = generate_one(&j);
+        qkv_probes_clear(p->tape);
+    }
     if (!status)
         status = qkv__changes_check(p, j.changes);
     qkv_changes_destroy(j.changes);

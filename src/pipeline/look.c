@@ -241,10 +241,13 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
     qkv_status status = qkv__changes_read(&l->changes, l->p->ctx, &l->o.changes);
-    if (!status && l->changes) /* first: the others see what they make */
+    if (!status && l->changes) /* some kinds answer here */
         status = qkv_changes_apply(l->changes, l->p->tape);
     if (!status)
         status = k->prepare(l);
+    qkv_probes_clear(l->p->tape);
+    if (!status && l->changes) /* first: the others see what they make */
+        status = qkv_changes_apply(l->changes, l->p->tape);
     if (!status)
         status = add_probes(l, k, x);
     if (!status)

@@ -1,5 +1,5 @@
-"""check_patch.py - pages of `qkv look --patch` in a browser: what mouse and keys tell are the numbers
-of the command."""
+"""check_patch.py - pages of `qkv look --patch` in a browser: what mouse and keys tell, the command
+prints."""
 import json
 import os
 import subprocess
