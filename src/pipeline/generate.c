@@ -244,7 +244,8 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
             status = qkv_changes_apply(j.changes, p->tape);
         if (!status)
             status = generate_one(&j);
-        qkv_probes_clear(p->tape);
+        if (j.changes)
+            qkv_probes_clear(p->tape);
     }
     if (!status)
         status = qkv__changes_check(p, j.changes);

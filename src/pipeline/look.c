@@ -245,7 +245,8 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
         status = qkv_changes_apply(l->changes, l->p->tape);
     if (!status)
         status = k->prepare(l);
-    qkv_probes_clear(l->p->tape);
+    if (l->changes)
+        qkv_probes_clear(l->p->tape);
     if (!status && l->changes) /* first: the others see what they make */
         status = qkv_changes_apply(l->changes, l->p->tape);
     if (!status)
