@@ -114,6 +114,7 @@ qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
     if (!m)
         return NULL;
+    pixels = qkv_probe(t, "pixels", pixels);
     if (!is_compact(base))
         return qkv__patches_forward(&m->trunk, t, pixels);
     qkv_tensor *x = qkv__cct_tokens(&m->compact, t, pixels);

@@ -254,7 +254,8 @@
         const who = box2("who attends to it", (on) => { s.who = on ? "to" : "from"; });
         const norm = box2("by value norm", (on) => { s.byNorm = on; });
         const make = (axis, name, choose) =>
-            (axis.rows ? patchGrid : tokenList)(axis, name, choose);
+            (axis.span ? qkv.seriesPlot(data.series) : axis.rows ? patchGrid : tokenList)(axis,
+                name, choose);
         const choose = (at, how) => {
             if (how === "pointerover" && s.fixed) return;
             if (how === "click") s.fixed = true;

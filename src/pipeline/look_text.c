@@ -39,8 +39,7 @@ static qkv_status encode_axis(qkv__looking *l, size_t axis, const char *text, un
 
 static qkv_tensor *axis_ids(const qkv__looking *l, size_t axis)
 {
-    const qkv_ids *ids = &l->ids[axis];
-    return qkv_tensor_ids(l->p->tape, ids->data, 2, (size_t[]){1, ids->count});
+    return qkv__look_ids(l, axis, 1);
 }
 
 static void begin_pass(const qkv__looking *l)
@@ -144,7 +143,7 @@ static qkv_status predict_lm(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_lm = {
     .can = QKV_CAN_GENERATE, .final_norm = true, .predicting = "h",
     .attentions = {{"h", "attn", 0, 0, true}}, .prepare = prepare_lm, .run = run_lm,
-    .predict = predict_lm};
+    .predict = predict_lm, .patch = &qkv__patch_lm};
 
 /* ---- BERT ------------------------------------------------------------------------------------ */
 
@@ -188,7 +187,7 @@ static qkv_status predict_words(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_words = {
     .can = QKV_CAN_FILL_MASK, .predicting = "layer",
     .attentions = {{"layer", "attn", 0, 0, false}}, .prepare = prepare_words, .run = run_words,
-    .predict = predict_words};
+    .predict = predict_words, .patch = &qkv__patch_words};
 
 static qkv_status prepare_text_classes(qkv__looking *l)
 {
@@ -223,7 +222,7 @@ static qkv_status run_text_classes(qkv__looking *l)
 
 const qkv__look_kind qkv__look_text_classes = {
     .can = QKV_CAN_CLASSIFY_TEXT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_text_classes, .run = run_text_classes};
+    .prepare = prepare_text_classes, .run = run_text_classes, .patch = &qkv__patch_text_classes};
 
 /* ---- translators ----------------------------------------------------------------------------- */
 
@@ -255,6 +254,8 @@ static qkv_status prepare_translator(qkv__looking *l)
                                       QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_TARGET, ids);
     if (!status && ids->count > 1 && ids->data[ids->count - 1] == c->eos)
         ids->count--;
+    if (!status && !l->in->second && !(l->out->target = qkv_strdup(l->p->ctx, target)))
+        status = QKV_E_MEMORY;
     if (!status && ids->count > c->positions)
         status = qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: the target has %zu tokens, the model "
                           "reads %zu", l->p->dir, ids->count, c->positions);
@@ -287,4 +288,5 @@ const qkv__look_kind qkv__look_translator = {
     .can = QKV_CAN_TRANSLATE, .predicting = "decoder",
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, true},
                    {"decoder", "cross", 1, 0, false}},
-    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator};
+    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator,
+    .patch = &qkv__patch_translator};

@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -29,6 +30,21 @@ def page_of(model, *arguments):
 
 def row(b, attention=0):
     return b.js(f"return Array.from(document.getElementById('explorer{attention}').look.weights())")
+
+
+def weights_of(path):
+    """Rows of attention weights in a capture's file, as (name, layer, head, position) -> list."""
+    with open(path, "rb") as f:
+        data = f.read()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+
+    def read(name, layer, head, at):
+        entry = header[f"{name}.{layer}"]
+        _, _, rows, keys = entry["shape"]
+        start = 8 + size + entry["data_offsets"][0] + 4 * (head * rows + at) * keys
+        return struct.unpack(f"<{keys}f", data[start:start + 4 * keys])
+    return read
 
 
 def choose(b, attention, layer, head, at):
@@ -226,4 +242,41 @@ with Browser() as b:
                "e.getAttribute('fill-opacity') === '0.7').map(e => Number(e.dataset.cell))")
           == [10, 11, 12, 13, 14], "codes that it could not see are covered")
     b.screenshot(os.path.join(shots, "look-prior.png"), whole=True)
+
+    # A forecaster: encoder, causal decoder and cross-attention over the series, drawn as a curve.
+    given = [os.path.join(work, "series.csv"), "--hold-back", "10"]
+    kept = os.path.join(work, "inside.safetensors")
+    b.open(page_of("forecast", *given, "--capture", kept))
+    b.wait(READY, "forecast: the explorers")
+    inside = weights_of(kept)
+    for i, name in enumerate(("encoder_attentions", "decoder_attentions", "cross_attentions")):
+        agree(b, "forecast", given, i, name, 1, 2, 1)
+        near(row(b, i), inside(name, 1, 2, 1), 1.1e-3, f"forecast: the captured {name}")
+    answer = look("forecast", *given)
+    check(answer["series"]["first"] == 266 and len(answer["series"]["values"]) == 34,
+          "the last 34 rows are shown")
+    check(answer["series"]["values"][24:] == [[i * i % 37, 40 - i % 24] for i in range(290, 300)],
+          "rows held back are the truth")
+    forecast = subprocess.run([qkv, "forecast", os.path.join(work, "forecast"), "--file",
+                               os.path.join(work, "known.csv"), "--json"], check=True,
+                              stdout=subprocess.PIPE).stdout
+    near([v for r in answer["series"]["answers"][24:] for v in r],
+         [v for r in json.loads(forecast)["rows"] for v in r], 1e-4, "qkv forecast's forecast")
+    check(b.js("return document.querySelectorAll('#explorer0 rect.band').length") == 6,
+          "a band for each token")
+    b.js("document.querySelector('#explorer0 rect.band[data-at=\"3\"]')"
+         ".dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    check(b.js("return document.getElementById('explorer0').look.s.at") == 3, "a click chooses")
+    b.js("document.querySelector('#explorer0 svg.series').focus()")
+    b.key("Right")
+    check(b.js("return document.getElementById('explorer0').look.s.at") == 4, "so do keys")
+    w = row(b)
+    shades = b.js("return [...document.querySelectorAll('#explorer0 rect.band')]"
+                  ".map(e => Number(e.getAttribute('fill-opacity')))")
+    near(shades, [0.8 * v / max(w) for v in w], 6e-4, "bands are shaded by weight")
+    b.js("const e = document.querySelector('#explorer0 select[aria-label=column]'); e.value = 1;"
+         "e.dispatchEvent(new Event('change'))")
+    check(b.js("return document.querySelectorAll('#explorer0 svg.series path').length") == 3,
+          "what was read, the truth and the forecast are curves")
+    b.screenshot(os.path.join(shots, "look-forecast.png"))
 finish()
