@@ -271,8 +271,9 @@ typedef struct {
  * `second` of the clean input, or the model's own for it. Numbers are the model's outputs: a masked
  * autoencoder's pixels as it learnt them (normalised, where it was trained so), a colourer's a and
  * b, a segmenter's and classifier's logits of a class, rows of a forecaster in their units. Only
- * layers from the patched one on are computed. On failure *out is zeroed. QKV_E_ARGUMENT: the
- * inputs do not fit each other, or there is no such answer or place. */
+ * layers from the patched one on are computed, a language model's from the patched position on. On
+ * failure *out is zeroed. QKV_E_ARGUMENT: the inputs do not fit each other, or there is no such
+ * answer or place. */
 qkv_status qkv_pipeline_patch(qkv_pipeline *p, const qkv_look_input *clean,
                               const qkv_look_input *corrupt,
                               const qkv_pipeline_patch_options *options, qkv_patch *out);

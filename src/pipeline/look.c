@@ -285,6 +285,7 @@ void qkv__look_end(qkv__looking *l)
     qkv_free(l->p->ctx, l->states);
     qkv_changes_destroy(l->changes);
     qkv_free(l->p->ctx, l->pixels);
+    qkv_lm_cache_destroy(l->cache);
     qkv_free(l->p->ctx, l->window);
     qkv_free(l->p->ctx, l->target);
     qkv__look_free_values(l);

@@ -29,7 +29,9 @@ static const qkv_option rows[] = {
 };
 QKV__OPTIONS(qkv_pipeline_patch, "Patching")
 
-enum { MOST_ROWS = 2048 }; /* rows of a pass: positions at once times tokens */
+/* Rows of a pass: positions at once times tokens. Of a causal model a pass has fewer positions, and
+ * begins at the first of them: a share of all, but not so few that products become small. */
+enum { MOST_ROWS = 2048, PARTS = 8, FEW = 8 };
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
@@ -91,7 +93,7 @@ static qkv_tensor *patch_replace(void *user, qkv_tape *t, const char *name, qkv_
 {
     const qkv__patching *j = user;
     const qkv__patch_stack *s = j->now;
-    size_t shape[QKV_MAX_DIMS], n = s->T * s->size;
+    size_t shape[QKV_MAX_DIMS], n = (s->T - j->from) * s->size, skipped = j->from * s->size;
     (void)name;
     for (int i = 0; i < qkv_ndim(x); i++)
         shape[i] = qkv_dim(x, i);
@@ -102,7 +104,7 @@ static qkv_tensor *patch_replace(void *user, qkv_tape *t, const char *name, qkv_
     for (size_t i = 0; to && i < j->count; i++)
         for (size_t k = 0; k < (j->o.heads ? s->T : 1); k++) {
             size_t at = k * s->size + (j->first + i) * part;
-            memcpy(to + i * n + at, kept + at, part * sizeof *to);
+            memcpy(to + i * n + at - skipped, kept + at, part * sizeof *to);
         }
     return y;
 }
@@ -123,15 +125,16 @@ static qkv_status keep_pass(qkv__patching *j, qkv__looking *l, bool everywhere, 
     return j->out_of_memory ? QKV_E_MEMORY : QKV_OK;
 }
 
-/* n copies of the stream in which stack s goes on with that layer. */
-static qkv_status enter_stack(qkv__patching *j, const qkv__patch_stack *s, size_t layer, size_t n)
+/* Copies of the stream in which stack s goes on with that layer, one for each sequence. */
+static qkv_status enter_stack(qkv__patching *j, const qkv__patch_stack *s, size_t layer)
 {
     qkv_tape *t = j->p->tape;
     char name[96];
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 3, (size_t[]){n, s->T, s->width});
+    size_t T = s->T - j->from, size = T * s->width;
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 3, (size_t[]){j->count, T, s->width});
     qkv_real *to = qkv_tensor_fill(x);
-    for (size_t i = 0; to && i < n; i++)
-        memcpy(to + i * s->T * s->width, s->stream[layer], s->T * s->width * sizeof *to);
+    for (size_t i = 0; to && i < j->count; i++)
+        memcpy(to + i * size, s->stream[layer] + j->from * s->width, size * sizeof *to);
     (void)snprintf(name, sizeof name, "%s.%zu", s->stack, layer);
     return x ? qkv_tape_enter(t, name, x) : qkv_tape_status(t);
 }
@@ -145,9 +148,9 @@ static qkv_status patch_pass(qkv__patching *j, double *measured)
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     for (qkv__patch_stack *s = j->stacks; s < j->now && !status; s++)
-        status = enter_stack(j, s, s->layers, j->count);
+        status = enter_stack(j, s, s->layers);
     if (!status)
-        status = enter_stack(j, j->now, j->layer, j->count);
+        status = enter_stack(j, j->now, j->layer);
     (void)snprintf(name, sizeof name, "%s.%zu.%s", j->now->stack, j->layer, j->o.place);
     if (!status)
         status = qkv_probe_add(t, name, patch_replace, j);
@@ -180,20 +183,39 @@ static qkv_status add_grid(qkv__patching *j, qkv__patch_stack *s)
     return g->values ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* The layers of positions first .. first + count - 1. */
+static qkv_status fill_columns(qkv__patching *j, const qkv_patch_grid *g, size_t *done,
+                               size_t total)
+{
+    qkv_status status = QKV_OK;
+    if (j->patch->begin)
+        status = j->patch->begin(&j->corrupt, j->from, j->count);
+    for (j->layer = 0; j->layer < g->layers && !status; j->layer++) {
+        status = patch_pass(j, g->values + j->layer * g->positions + j->first);
+        *done += j->count;
+        if (!status)
+            status = qkv__progress(j->p->ctx, "patching", j->o.heads ? "heads" : "positions",
+                                   *done, total);
+    }
+    return status;
+}
+
 static qkv_status fill_patch_grid(qkv__patching *j, const qkv_patch_grid *g, size_t *done,
                                   size_t total)
 {
     size_t n = g->positions, at_once = j->now->T < MOST_ROWS ? MOST_ROWS / j->now->T : 1;
+    bool causal = j->patch->begin && !j->o.heads;
+    size_t fewer = n / PARTS > FEW ? n / PARTS : FEW;
     qkv_status status = QKV_OK;
-    for (j->layer = 0; j->layer < g->layers && !status; j->layer++)
-        for (j->first = 0; j->first < n && !status; j->first += j->count) {
-            j->count = n - j->first < at_once ? n - j->first : at_once;
-            status = patch_pass(j, g->values + j->layer * n + j->first);
-            *done += j->count;
-            if (!status)
-                status = qkv__progress(j->p->ctx, "patching", j->o.heads ? "heads" : "positions",
-                                       *done, total);
-        }
+    at_once = causal && fewer < at_once ? fewer : at_once;
+    for (size_t i = 0; i < g->layers * n; i++) /* what stays behind a causal model's answer */
+        g->values[i] = j->out->corrupt;
+    for (j->first = 0; j->first < n && !status; j->first += j->count) {
+        j->count = n - j->first < at_once ? n - j->first : at_once;
+        j->from = causal ? j->first : 0;
+        if (j->from <= j->at || !causal)
+            status = fill_columns(j, g, done, total);
+    }
     return status;
 }
 

@@ -71,16 +71,45 @@ static qkv_status last_token_place(const qkv__looking *clean, const qkv__looking
     return QKV_OK;
 }
 
+/* The cache has keys and values of the input's positions before l->from, n times; those of the
+ * passes before are taken off. */
+static qkv_status lm_begin_at(qkv__looking *l, size_t from, size_t n)
+{
+    qkv_tape *t = l->p->tape;
+    size_t before = l->from, count = from - before;
+    size_t *zeros = qkv_calloc(l->p->ctx, n + 1, sizeof *zeros);
+    qkv_status status = zeros ? QKV_OK : QKV_E_MEMORY;
+    l->from = from;
+    if (!status && from && !l->cache)
+        status = qkv_lm_cache_create(&l->cache, l->p->model, n, l->ids[0].count);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    if (!status && from && qkv_lm_cache_select(t, l->cache, zeros, 1)) {
+        qkv_lm_cache_truncate(l->cache, before);
+        qkv_tensor *x = qkv_tensor_ids(t, l->ids[0].data + before, 2, (size_t[]){1, count});
+        if (qkv_lm_hidden(l->p->model, t, x, 0, NULL, l->cache))
+            (void)qkv_lm_cache_select(t, l->cache, zeros, n);
+    }
+    qkv_free(l->p->ctx, zeros);
+    return status ? status : qkv_tape_status(t);
+}
+
 static qkv_tensor *lm_outputs(qkv__looking *l, size_t n, int at)
 {
     qkv_model *m = l->p->model;
-    qkv_tensor *h = qkv_lm_hidden(m, l->p->tape, qkv__look_ids(l, 0, n), 0, NULL, NULL);
-    return qkv_lm_logits(m, l->p->tape, qkv__look_at(l, h, at));
+    qkv_tape *t = l->p->tape;
+    qkv_tensor *x = qkv__look_ids(l, 0, n);
+    if (l->from && x) {
+        qkv_lm_cache_truncate(l->cache, l->from);
+        x = qkv_contiguous(t, qkv_slice(t, x, 1, l->from, l->ids[0].count));
+    }
+    qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, l->from ? l->cache : NULL);
+    return qkv_lm_logits(m, t, qkv__look_at(l, h, at < 0 ? at : at - (int)l->from));
 }
 
 const qkv__patch_kind qkv__patch_lm = {
     .tokens = true, .place = "token", .places = token_places, .usual = last_token_place,
-    .outputs = lm_outputs, .name = token_name};
+    .begin = lm_begin_at, .outputs = lm_outputs, .name = token_name};
 
 /* The mask that both texts have. */
 static qkv_status mask_place(const qkv__looking *clean, const qkv__looking *corrupt, size_t *at)

@@ -29,6 +29,8 @@ typedef struct {
     /* Patching: the images as the model gets them, (1, height, width, channels). */
     qkv_real *pixels;
     size_t pixel_shape[4];
+    qkv_lm_cache *cache; /* patching of causal models: positions before `from`; NULL: none */
+    size_t from;
 } qkv__looking;
 
 /* The attentions of a kind of model: those of a stack and a part of its blocks ("attn"). */
@@ -51,6 +53,9 @@ typedef struct {
     qkv_status (*usual)(const qkv__looking *clean, const qkv__looking *corrupt, size_t *at);
     /* What the second input takes over from the first one. May be NULL. */
     void (*share)(const qkv__looking *clean, qkv__looking *corrupt);
+    /* Causal models: the next passes are on n sequences from position `from` on, behind the input's
+     * own. Calls have rising `from`. NULL: passes are on all positions. */
+    qkv_status (*begin)(qkv__looking *l, size_t from, size_t n);
     /* Whether the model answers there; NULL: everywhere. */
     bool (*answers)(const qkv__looking *l, size_t at);
     /* The outputs (n, .., choices) of n passes on the input at a place, or, n 1, at all places in

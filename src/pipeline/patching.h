@@ -27,6 +27,7 @@ typedef struct {
     bool keep_clean, out_of_memory;
     qkv__patch_stack *now;           /* of a pass that patches .. */
     size_t layer, first, count; /* .. positions (or heads) first .. first + count - 1 */
+    size_t from;                /* and has positions from this one on */
 } qkv__patching;
 
 /* ---- look_patch_answer.c --------------------------------------------------------------------- */

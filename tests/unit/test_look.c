@@ -18,11 +18,11 @@
 enum { LAYERS = 3 };
 static const char clean[] = "the cat sat", corrupt[] = "the mat sat";
 
-static qkv_pipeline *deep_lm(void)
+static qkv_pipeline *deep_lm(const qkv_model_type *type)
 {
     qkv_gpt_config c;
     qkv_tokenizer *t = learn_words(QKV_TOKENIZER_BPE);
-    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
+    qkv_option_defaults(qkv_model_type_config(type), &c);
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 32;
     c.width = 16;
@@ -30,7 +30,7 @@ static qkv_pipeline *deep_lm(void)
     c.heads = 2;
     c.eos = c.bos = -1;
     c.init_range = 0.5;
-    return make("deep", qkv_gpt2_type(), &c, t);
+    return make("deep", type, &c, t);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -230,7 +230,7 @@ static void lens(void **state)
 {
     (void)state;
     qkv_look l;
-    qkv_pipeline *p = deep_lm();
+    qkv_pipeline *p = deep_lm(qkv_gpt2_type());
     qkv_tape *t;
     const qkv_look_input in = {.text = clean};
     assert_int_equal(qkv_pipeline_look(p, &in, NULL, &l), QKV_OK);
@@ -312,12 +312,15 @@ static qkv_status patch_texts(qkv_pipeline *p, const char *a, const char *b,
     return qkv_pipeline_patch(p, &clean_, &corrupt_, o, out);
 }
 
+/* Texts of many tokens, whose positions are patched in parts. */
+static const char long_clean[] = "12, there: cats, 12 cats";
+static const char long_corrupt[] = "34, there: cats, 13 cats";
+
 /* The grid is what a whole pass for each layer and position gives. */
-static void grid(void **state)
+static void check_grid(const qkv_model_type *type)
 {
-    (void)state;
     static const char *const places[] = {"resid_pre", "attn.out", "ff.out"};
-    qkv_pipeline *p = deep_lm();
+    qkv_pipeline *p = deep_lm(type);
     qkv_tape *t;
     qkv_patch found;
     qkv_real kept[64 * 16];
@@ -326,20 +329,21 @@ static void grid(void **state)
     assert_true(answer >= 0);
     for (size_t k = 0; k < 3; k++) {
         const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k], .at = -1};
-        if (patch_texts(p, clean, corrupt, &o, &found))
+        if (patch_texts(p, long_clean, long_corrupt, &o, &found))
             fail_msg("%s", qkv_context_message(ctx));
         assert_int_equal(found.grid_count, 1);
         const qkv_patch_grid *g = &found.grids[0];
         assert_int_equal(g->layers, LAYERS);
+        assert_true(g->positions > 12); /* in several parts */
         for (size_t layer = 0; layer < LAYERS; layer++) {
             char place[32];
             naive n = {.clean = kept};
             (void)snprintf(place, sizeof place, "h.%zu.%s", layer, places[k]);
-            double whole = naive_pass(p, t, clean, place, &n, answer);
+            double whole = naive_pass(p, t, long_clean, place, &n, answer);
             assert_true(fabs(whole - found.clean) < 1e-4);
             n.replace = true;
             for (n.position = 0; n.position < g->positions; n.position++) {
-                double wanted = naive_pass(p, t, corrupt, place, &n, answer);
+                double wanted = naive_pass(p, t, long_corrupt, place, &n, answer);
                 assert_true(fabs(wanted - g->values[layer * g->positions + n.position]) <
                             1e-4);
             }
@@ -352,6 +356,13 @@ static void grid(void **state)
     }
     qkv_tape_destroy(t);
     qkv_pipeline_close(p);
+}
+
+static void grid(void **state)
+{
+    (void)state;
+    check_grid(qkv_gpt2_type());
+    check_grid(qkv_llama_type());
 }
 
 static void refused(void **state)
