@@ -191,7 +191,7 @@ static const char *const examples[] = {
     "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --out p.html",
     "qkv look runs/vit cat.jpg --patch dog.jpg --answer cat --heat p.png",
     "qkv look gpt2 \"The cat sat\" --change \"h.5.attn.z head=2 zero\"",
-    "qkv look gpt2 \"Love it\" --minus \"Hate it\" --place h.6.resid_post --vector v.npy",
+    "qkv look gpt2 \"Love\" --minus \"Hate\" --place h.6.resid_post --vector v.npy",
     "qkv look gpt2 \"It was\" --change \"h.6.resid_post add=v.npy times=8\"",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
