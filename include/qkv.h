@@ -7,6 +7,7 @@
 #include <qkv/augment.h>
 #include <qkv/base.h>
 #include <qkv/bert.h>
+#include <qkv/change.h>
 #include <qkv/chart.h>
 #include <qkv/classify_images.h>
 #include <qkv/codes.h>

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "core/cli.h"
+#include "use/looking.h"
 
 typedef struct {
-    const char *second, *out, *heat, *attention, *corrupt, *panel;
+    const char *second, *out, *heat, *attention, *corrupt, *panel, *vector, *minus;
     int layer, head, at;
     bool rollout;
 } settings;
@@ -19,8 +20,13 @@ static const qkv_option rows[] = {
     {.flag = "panel", .type = QKV_OPT_STRING, .offset = offsetof(settings, panel),
      .value = "NAME", .help = "one of the page's panels: its numbers, or with --heat its drawing"},
     {.flag = "patch", .type = QKV_OPT_STRING, .offset = offsetof(settings, corrupt),
-     .value = "CORRUPT", .help = "what the prediction for this text becomes when one activation is "
-                                 "INPUT's, by layer and position"},
+     .value = "CORRUPT", .help = "activation patching: what the answer for this input becomes when "
+                                 "one activation is INPUT's, by layer and position"},
+    {.flag = "vector", .type = QKV_OPT_STRING, .offset = offsetof(settings, vector),
+     .value = "F.npy", .help = "write the mean of what is at --place (\"h.5.resid_post\"), for "
+                               "changes that add it"},
+    {.flag = "minus", .type = QKV_OPT_STRING, .offset = offsetof(settings, minus),
+     .value = "INPUT", .help = "less that of another input"},
     {.flag = "second", .type = QKV_OPT_STRING, .offset = offsetof(settings, second),
      .value = "TEXT", .help = "translator: the target; classifier of texts: the second text"},
     {.flag = "layer", .type = QKV_OPT_INT, .min = -1, .max = 65535,
@@ -39,6 +45,12 @@ static const qkv_option rows[] = {
      .value = "NAME", .help = "encoder_attentions, decoder_attentions, cross_attentions"},
 };
 static const qkv_option_table table = {"Showing", rows, sizeof rows / sizeof *rows, 0};
+
+/* NULL: none was given. */
+static const char *input_of(const cli *c)
+{
+    return c->args.count > 1 ? c->args.items[1] : NULL;
+}
 
 /* The attention of that name; without a name the last, which is a translator's cross-attention. */
 static int choose_attention(const qkv_look *l, const char *name, qkv_look_choice *c)
@@ -93,8 +105,9 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
     else if (choice.layer < 0)
         choice.layer = (int)a->layers - 1;
     choice.position = s->at >= 0     ? (size_t)s->at
-                      : queries->lead ? 0
-                      : queries->rows ? queries->rows / 2 * queries->columns + queries->columns / 2
+                      : queries->lead && !a->causal ? 0
+                      : queries->rows ? queries->lead + queries->rows / 2 * queries->columns +
+                                            queries->columns / 2
                                       : queries->count - 1;
     qkv_status status = QKV_OK;
     qkv_drawing *d = NULL;
@@ -106,49 +119,26 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
         status = qkv_drawing_save(d, s->heat);
     qkv_drawing_destroy(d);
     if (!status && s->out)
-        status = qkv_look_page(l, &(qkv_look_page_options){.input = c->args.items[1]}, s->out);
+        status = qkv_look_page(l, &(qkv_look_page_options){.input = input_of(c)}, s->out);
     if (status)
         return cli_error(c);
     code = (s->heat || s->out) && !c->common.json ? CLI_DONE : look_answer(c, l, &choice);
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 
-static int patch_answer(const cli *c, const qkv_patch *x)
+/* What was asked for in place of attention. */
+static int look_other(cli *c, qkv_pipeline *p, const qkv_look_input *in, const settings *s,
+                      const qkv_pipeline_look_options *o, qkv_pipeline_patch_options *patch)
 {
-    qkv_json_writer w = cli_object(c);
-    if (!c->common.json) {
-        qkv_json_writer_free(&w);
-        printf("\"%s\": clean %.3f, corrupt %.3f; layers down, positions across\n", x->answer,
-               x->clean, x->corrupt);
-        for (size_t i = 0; i < x->layers * x->positions; i++)
-            printf("%7.3f%s", x->values[i], (i + 1) % x->positions ? "" : "\n");
-        return cli_flush();
-    }
-    qkv_json_put_string(&w, "answer", x->answer);
-    qkv_json_put_real(&w, "clean", x->clean);
-    qkv_json_put_real(&w, "corrupt", x->corrupt);
-    qkv_json_put_strings(&w, "labels", (const char *const *)x->labels, x->positions);
-    qkv_json_begin_array(&w, "values");
-    for (size_t i = 0; i < x->layers; i++)
-        qkv_json_put_reals(&w, NULL, x->values + i * x->positions, x->positions);
-    qkv_json_end_array(&w);
-    return cli_answer(c, &w);
-}
-
-static int patch_run(cli *c, qkv_pipeline *p, const settings *s,
-                     const qkv_pipeline_patch_options *o)
-{
-    qkv_patch found;
-    qkv_drawing *d = NULL;
-    qkv_status status = qkv_pipeline_patch(p, c->args.items[1], s->corrupt, o, &found);
-    if (!status && s->heat)
-        status = qkv_patch_draw(&found, &d);
-    if (!status && s->heat)
-        status = qkv_drawing_save(d, s->heat);
-    int code = status ? cli_error(c) : patch_answer(c, &found);
-    qkv_drawing_destroy(d);
-    qkv_patch_free(&found);
-    return code;
+    const cli_look_patching files = {s->corrupt, s->heat, s->out};
+    if (s->vector)
+        return cli_look_vector(c, p, in, s->minus, patch->place, s->vector);
+    if (!s->corrupt)
+        return cli_look_change(c, p, in, o, s->at, s->out);
+    patch->at = s->at;
+    patch->mask = o->mask;
+    patch->seed = o->seed;
+    return cli_look_patch(c, p, in, &files, patch);
 }
 
 static int look_run(cli *c, int argc, char **argv)
@@ -161,10 +151,16 @@ static int look_run(cli *c, int argc, char **argv)
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_look_table(), &o);
     cli_bind(c, qkv_pipeline_patch_table(), &patch);
-    if (cli_parse(c, argc, argv, 2, 2))
+    if (cli_parse(c, argc, argv, 1, 2))
         return CLI_USAGE;
+    if (s.corrupt && !input_of(c))
+        return cli_fail("--patch: INPUT expected, whose activations it takes");
     if (s.panel && s.out)
         return cli_fail("--panel: a page (--out) has all panels");
+    if (s.minus && !s.vector)
+        return cli_fail("--minus: --vector expected beside it");
+    if (s.corrupt && o.changes.count)
+        return cli_fail("--change: not together with --patch");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
     if (!o.panels && (o.among || o.pixel || o.truth))
@@ -172,17 +168,17 @@ static int look_run(cli *c, int argc, char **argv)
                         o.among ? "--among" : o.pixel ? "--pixel" : "--truth");
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
-    qkv_look_input in = {.text = c->args.items[1], .second = s.second,
-                         .image = {.path = c->args.items[1]}};
-    if (!status && s.corrupt) {
-        int code = patch_run(c, p, &s, &patch);
-        qkv_pipeline_close(p);
-        return code;
+    qkv_look_input in = {.text = input_of(c), .second = s.second,
+                         .image = {.path = input_of(c)}, .series = input_of(c)};
+    int code;
+    if (!status && (s.vector || s.corrupt || (o.changes.count && !s.heat && !s.panel))) {
+        code = look_other(c, p, &in, &s, &o, &patch);
+    } else {
+        if (!status)
+            status = qkv_pipeline_look(p, &in, &o, &found);
+        code = status ? cli_error(c) : look_show(c, &found, &s);
+        qkv_look_free(&found);
     }
-    if (!status)
-        status = qkv_pipeline_look(p, &in, &o, &found);
-    int code = status ? cli_error(c) : look_show(c, &found, &s);
-    qkv_look_free(&found);
     qkv_pipeline_close(p);
     return code;
 }
@@ -192,18 +188,33 @@ static const char *const examples[] = {
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
-    "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --heat p.png",
+    "qkv look runs/codes cat.png --among photos --out codes.html",
+    "qkv look runs/prior --seed 3 --out expected.html",
+    "qkv look runs/load history.csv --hold-back 24 --out report.html",
+    "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --out p.html",
+    "qkv look runs/vit cat.jpg --patch dog.jpg --answer cat --heat p.png",
+    "qkv look gpt2 \"The cat sat\" --change \"h.5.attn.z head=2 zero\"",
+    "qkv look gpt2 \"Love\" --minus \"Hate\" --place h.6.resid_post --vector v.npy",
+    "qkv look gpt2 \"It was\" --change \"h.6.resid_post add=v.npy times=8\"",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {
     .manual = {.name = "look", .summary = "what a model attends to",
-               .usage = "DIR INPUT", .examples = examples,
-               .text = "INPUT is a text, or an image's file. Prints the weights with which a "
-                       "position attends to the others. --out writes a page instead, in which "
-                       "every head, layer and position can be chosen. --json: {\"kind\", \"axes\", "
-                       "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
-                       "\"lens\", \"classes\", \"panels\", \"row\"}. --capture writes all "
-                       "attention weights and hidden states, by the names that Hugging Face "
-                       "gives them."},
+               .usage = "DIR [INPUT]", .examples = examples,
+               .text = "INPUT is a text, an image's file, or a series as a CSV file; a prior on "
+                       "codes samples an image where it is left out. Prints the weights with "
+                       "which a position attends to the others. --out writes a page instead, in "
+                       "which every head, layer and position can be chosen. --json: "
+                       "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
+                       "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
+                       "--capture writes all attention weights and hidden states, by the names "
+                       "that Hugging Face gives them.\n\n"
+                       "--patch measures an answer: a token, class, channel or column. --json: "
+                       "{\"answer\", \"where\", \"clean\", \"corrupt\", \"outcomes\", "
+                       "\"grids\": [{\"stack\", \"labels\", \"values\"}]}. --out writes its "
+                       "page.\n\n"
+                       "CHANGE is a place, then what becomes of what is there: head=N, at=N..M, "
+                       "zero, scale=X, mean, add=FILE.npy or add=FILE.safetensors:TENSOR, times=X. "
+                       "The answers are shown before and after."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
     .own = {&table}, .run = look_run};

@@ -47,6 +47,7 @@ typedef struct {
     uint64_t seed;
     uint64_t index; /* number of the sample; seed and index determine the text */
     qkv_sampling sampling;
+    qkv_tape *tape; /* runs the passes, so that its probes see them; NULL: one of its own */
     bool model_distribution; /* hand the model's own distribution to the callback */
 } qkv_generate_options;
 

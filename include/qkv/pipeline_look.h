@@ -11,6 +11,8 @@
 #ifndef QKV_PIPELINE_LOOK_H
 #define QKV_PIPELINE_LOOK_H
 
+#include <qkv/array.h>
+#include <qkv/change.h>
 #include <qkv/draw.h>
 #include <qkv/json.h>
 #include <qkv/look.h>
@@ -23,7 +25,9 @@ typedef struct {
     const char *text;       /* text model: the text; translator: the source sentence */
     const char *second;     /* classifier of texts: the second text; translator: the target
                                sentence, NULL: the model's own translation */
-    qkv_image_source image; /* image model */
+    qkv_image_source image; /* image model; prior: may be unset, the prior samples an image */
+    const char *series;     /* model of series: a CSV file; or .. */
+    const qkv_array *rows;  /* .. its rows (rows, columns) in memory */
 } qkv_look_input;
 
 typedef enum { QKV_LOOK_F32, QKV_LOOK_F16, QKV_LOOK_BF16 } qkv_look_store;
@@ -38,13 +42,20 @@ typedef struct {
     bool lens;           /* predictions of each layer too, by logit lens                  true */
     bool weights;        /* maps, figures and rollout; false: the capture alone           true */
     double mask;         /* masked autoencoder: share of patches to mask   [0, 1)       0.75 */
-    uint64_t seed;       /* masked autoencoder: selects them                                 0 */
+    uint64_t seed;       /* masked autoencoder: selects them; prior: of the image it samples  0 */
+    size_t hold_back;    /* forecaster: rows at the end of the series that are not read, but shown
+                            as the truth                                                     0 */
     const char *among;   /* images (qkv_image_list_open) in which panels search for patches and
                             codes; of more than 2,000, as many evenly from the set         NULL */
     const char *pixel;   /* segmenter, colourer: the pixel "X,Y" of the input whose class or colours
                             are traced; NULL: in the middle                              NULL */
     const char *truth;   /* segmenter: the mask of the input, as of training's masks     NULL */
     qkv_strings hints;   /* colourer: qkv_pipeline_colorize_options                      none */
+    const char *class_;  /* prior: class of the image, a name, or a number if there are no names;
+                            NULL: the first                                              NULL */
+    qkv_strings changes; /* of the pass: "h.3.attn.z head=2 zero" (qkv_changes_add_text)    none */
+    size_t go_on;        /* qkv_pipeline_change: tokens with which a language model goes on, the
+                            likeliest each                                                 24 */
     bool panels;         /* drawings of what else is known of the model                    true */
 } qkv_pipeline_look_options;
 const qkv_option_table *qkv_pipeline_look_table(void);
@@ -53,12 +64,16 @@ qkv_pipeline_look_options qkv_pipeline_look_defaults(void);
 /* What the queries or keys of an attention are. */
 typedef struct {
     const char *name;   /* "tokens", "source tokens", "target tokens", "patches",
-                           "visible patches" */
+                           "visible patches", "codes" */
     size_t count;
-    char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch */
-    size_t lead;        /* positions before the patches: 1 with a class token */
+    char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch; of a prior's
+                           lead "start", "class NAME" or "condition row,column" */
+    size_t lead;        /* positions before the patches: 1 with a class token; a prior's tokens
+                           before the codes */
     size_t rows, columns; /* grid of patches; 0: a sequence */
     int32_t *cells;     /* (count - lead) the patch at each position, row by row; NULL: in order */
+    size_t from, span;  /* of a series: position i is `span` of its rows, from row from + i span on;
+                           span 0: no series */
 } qkv_look_axis;
 
 /* The attentions of one kind in one stack. */
@@ -66,7 +81,8 @@ typedef struct {
     const char *name;   /* as in a capture: "attentions", "cross_attentions" */
     size_t query, key;  /* indices of axes */
     bool causal;
-    size_t layers, heads;
+    size_t layers, heads; /* VQGAN: layers of a tower that attend to the grid of codes, in order of
+                             the pass; maps have their names */
     qkv_head_figures *figures; /* (layers, heads) */
     qkv_head_map *maps;        /* (layers, heads) */
     /* (layers, heads, keys) norm of each value after the output layer, |v_j W_O|; the weights times
@@ -74,6 +90,17 @@ typedef struct {
     float *value_norms;
     const float *rollout;      /* (queries, queries), qkv_rollout; NULL: cross-attention */
 } qkv_look_attention;
+
+/* The series that a model of series read, and what it made of it. */
+typedef struct {
+    size_t columns, targets; /* the first `targets` columns are forecast */
+    size_t first;            /* number of row 0 in the input, from 0 */
+    size_t read, made;       /* rows that were read; rows behind them that were forecast */
+    char **names;            /* (columns); NULL: none */
+    float *values;           /* (read + made, columns): what was read, then the truth; NaN: not
+                                known */
+    float *answers;          /* (read + made, targets): what the model made; NaN: nothing */
+} qkv_look_series;
 
 /* A prediction. */
 typedef struct {
@@ -83,7 +110,8 @@ typedef struct {
 
 /* A set of images that belong to the input, of the model's size. */
 typedef struct {
-    const char *name; /* "input", "hidden", "filled in", "classes", "colours" */
+    const char *name; /* "input", "hidden", "filled in", "classes", "colours", "reconstruction",
+                         "decoded", "drawn" */
     qkv_image image;
 } qkv_look_image;
 
@@ -106,8 +134,8 @@ typedef struct {
     qkv_look_attention attentions[QKV_LOOK_ATTENTIONS];
     qkv_look_image images[QKV_LOOK_IMAGES];
     /* Predictions at every position of axis `predicted`: of the next token (language models,
-     * translators) or of the token itself (masked words). lens: before layer 0, 1, .., and after
-     * the last, which are the model's own; without lens the last alone. */
+     * translators), of the next code (priors) or of the token itself (masked words). lens: before
+     * layer 0, 1, .., and after the last, which are the model's own; without lens only these. */
     size_t predicted, lens_layers, top; /* top 0: none */
     qkv_look_guess *guesses; /* (lens_layers, positions, top) */
     /* Classifiers: the classes by probability. */
@@ -116,8 +144,10 @@ typedef struct {
     char **words;        /* (word_count) texts of the ids in guesses or classes .. */
     int32_t *word_ids;   /* .. which ascend */
     size_t word_count;
+    qkv_look_series series; /* columns 0: none */
     qkv_look_panel *panels;
     size_t panel_count;
+    char *target;        /* translator: its own translation, where it read no other; NULL: none */
     struct qkv_look_tools *tools; /* what the arrays belong to */
 } qkv_look;
 
@@ -191,34 +221,111 @@ void qkv_look_places_free(qkv_look_places *x);
 /* ---- activation patching --------------------------------------------------------------------- */
 
 typedef struct {
-    const char *answer; /* text whose first token is measured; NULL: the likeliest prediction for
-                           the clean text                                                 NULL */
-    const char *other;  /* measure logit(answer) - logit(other); NULL: log p(answer)      NULL */
+    const char *answer; /* what is measured: a text, whose first token it is (language models,
+                           masked words, translators); a class's name; a channel ("red", "a") or a
+                           column. NULL: a token or class that is likeliest for the clean input, a
+                           number that differs most                                       NULL */
+    const char *other;  /* measure answer - other, of logits or of numbers; NULL: log p(answer), or
+                           the number                                                     NULL */
     const char *place;  /* of each layer: a place of qkv_block_forward               resid_pre */
+    bool heads;         /* a place (B, T, heads, width) is patched a head at a time, at all
+                           positions ("attn.z")                                          false */
+    int at;             /* where the answer is: a target position (translator), a position (language
+                           model), a row (forecaster). -1: the last one of a language model, the
+                           mask that both texts have, else where the two answers differ most  -1 */
+    const char *pixel;  /* "ROW,COLUMN" of an image of the model's own size; NULL: as at -1  NULL */
+    double mask;        /* of qkv_pipeline_look_options                                    0.75 */
+    uint64_t seed;      /*                                                                    0 */
 } qkv_pipeline_patch_options;
 const qkv_option_table *qkv_pipeline_patch_table(void);
 qkv_pipeline_patch_options qkv_pipeline_patch_defaults(void);
 
-/* What the prediction for the corrupt text becomes when one activation is the clean text's. */
+/* What the answer for the corrupt input becomes when one activation is the clean input's. */
+typedef struct {
+    const char *stack;        /* "h", "encoder", "decoder.layer" */
+    size_t axis;              /* of corrupt_input.axes: what the positions are */
+    size_t layers, positions; /* positions: heads, where these are patched */
+    double *values;           /* (layers, positions) the measure with that activation patched */
+} qkv_patch_grid;
+
+typedef struct {
+    char *name;
+    double clean, corrupt; /* probability, or number, for either input */
+} qkv_patch_outcome;
+
+enum { QKV_PATCH_OUTCOMES = 10 };
+
 typedef struct {
     qkv_context *ctx;
-    size_t layers, positions;
-    double *values;        /* (layers, positions) the measure with that activation patched */
-    double clean, corrupt; /* the measure of either text */
-    char **labels;         /* (positions) tokens of the corrupt text */
-    char *answer;          /* the token that is measured */
+    qkv_look clean_input, corrupt_input; /* their axes and images */
+    bool heads;
+    size_t grid_count;
+    qkv_patch_grid grids[QKV_LOOK_AXES];  /* of each stack that has the place */
+    double clean, corrupt;                /* the measure for either input */
+    char *answer, *other, *place, *where; /* where: "token 5", "pixel 3,4"; other may be NULL */
+    bool numbers;                         /* outcomes are numbers, not probabilities */
+    size_t outcome_count;                 /* the likeliest for both inputs, or all numbers */
+    qkv_patch_outcome outcomes[QKV_PATCH_OUTCOMES];
 } qkv_patch;
 
-/* Activation patching (Vig et al. 2020; Meng et al. 2022) of a language model, measured at the last
- * position, or of a masked language model, measured at the mask that both texts have. The texts
- * must have equally many tokens. Only layers from the patched one on are computed. On failure *out
- * is zeroed. */
-qkv_status qkv_pipeline_patch(qkv_pipeline *p, const char *clean, const char *corrupt,
+/* Activation patching (Vig et al. 2020; Meng et al. 2022): one activation of the clean input's pass
+ * is put into the corrupt input's, for each layer and position (or head), and what becomes of the
+ * answer is measured. The inputs must have equally many positions. A masked autoencoder sees the
+ * same patches of both; a translator's decoder and a causal forecaster's read the same target:
+ * `second` of the clean input, or the model's own for it. Numbers are the model's outputs: a masked
+ * autoencoder's pixels as it learnt them (normalised, where it was trained so), a colourer's a and
+ * b, a segmenter's and classifier's logits of a class, rows of a forecaster in their units. Only
+ * layers from the patched one on are computed, a language model's from the patched position on. On
+ * failure *out is zeroed. QKV_E_ARGUMENT: the inputs do not fit each other, or there is no such
+ * answer or place. */
+qkv_status qkv_pipeline_patch(qkv_pipeline *p, const qkv_look_input *clean,
+                              const qkv_look_input *corrupt,
                               const qkv_pipeline_patch_options *options, qkv_patch *out);
 void qkv_patch_free(qkv_patch *x);
-/* The shares (value - corrupt) / (clean - corrupt), as a map of layers and positions. On failure
- * *out is NULL. */
-qkv_status qkv_patch_draw(const qkv_patch *x, qkv_drawing **out);
+/* The share of the difference that a value restores, (value - corrupt) / (clean - corrupt); 0
+ * without a difference. */
+double qkv_patch_share(const qkv_patch *x, double value);
+/* The shares of a grid as a map of layers and positions; positions of images as one map for each
+ * layer over the corrupt image. On failure *out is NULL. */
+qkv_status qkv_patch_draw(const qkv_patch *x, size_t grid, qkv_drawing **out);
+/* Adds members to an object: "answer", "clean", "corrupt", "outcomes", "grids". */
+void qkv_patch_json(const qkv_patch *x, qkv_json_writer *w);
+/* Lines for a terminal: the grid where it is small, else the activations that matter most. */
+qkv_status qkv_patch_text(const qkv_patch *x, qkv_str *out);
+/* Writes a page (page.h): both answers, the images, each grid with its numbers to read by mouse or
+ * arrow keys. */
+qkv_status qkv_patch_page(const qkv_patch *x, const qkv_look_page_options *options,
+                          const char *path);
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+enum { QKV_CHANGED_TOP = 64 }; /* predictions at each position */
+
+/* An input read by the model, and by the model with changes. */
+typedef struct {
+    qkv_context *ctx;
+    qkv_look before, after; /* axes, predictions, classes, images; no attention */
+    char *text_before, *text_after; /* how a language model goes on; NULL: it is none */
+} qkv_changed;
+
+/* Runs the model with and without options->changes (qkv_changes_add_text). A translator's target is
+ * `second`, or its own translation without changes, for both. On failure *out is zeroed.
+ * QKV_E_ARGUMENT: a change is malformed, matches no place, or does not fit what is there. */
+qkv_status qkv_pipeline_change(qkv_pipeline *p, const qkv_look_input *in,
+                               const qkv_pipeline_look_options *options, qkv_changed *out);
+void qkv_changed_free(qkv_changed *c);
+/* As qkv_patch_text, qkv_patch_json and qkv_patch_page. at: the position whose predictions are
+ * listed, -1: the last. */
+qkv_status qkv_changed_text(const qkv_changed *c, int at, qkv_str *out);
+void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w);
+qkv_status qkv_changed_page(const qkv_changed *c, int at, const qkv_look_page_options *options,
+                            const char *path);
+
+/* A vector for changes that steer: the mean over positions of what is at a place ("h.5.resid_post")
+ * while the model reads an input, less that of another (NULL: none). Free it with qkv_array_free;
+ * save it with qkv_npy_save. On failure *out is zeroed. */
+qkv_status qkv_pipeline_vector(qkv_pipeline *p, const qkv_look_input *in,
+                               const qkv_look_input *minus, const char *place, qkv_array *out);
 
 QKV_END_DECLS
 #endif

@@ -31,6 +31,7 @@ typedef struct {
     size_t window;      /* preceding tokens that the model sees; 0: max positions               0 */
     size_t show_next;   /* number of most likely tokens to report at each step
                                                                [0, QKV_GENERATE_NEXT]           0 */
+    qkv_strings changes; /* of every pass (qkv_changes_add_text)                             none */
     uint64_t seed;      /* determines the texts                                                 0 */
 } qkv_pipeline_generate_options;
 const qkv_option_table *qkv_pipeline_generate_table(void);

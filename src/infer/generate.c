@@ -9,7 +9,7 @@
 typedef struct {
     qkv_context *ctx;
     qkv_model *model;
-    qkv_tape *tape;
+    qkv_tape *tape; /* its own, unless the caller has one */
     qkv_lm_cache *cache;
     qkv_ids all; /* the prompt and what was made */
     qkv_real *logits;
@@ -72,7 +72,10 @@ static qkv_status generate_set_up(generator *g, const int32_t *prompt, size_t n,
         if (prompt[i] < 0 || (size_t)prompt[i] >= g->V)
             return qkv_fail(g->ctx, QKV_E_ARGUMENT, "token %d of the prompt is not below %zu",
                             (int)prompt[i], g->V);
-    qkv_status status = qkv_tape_create(&g->tape, g->ctx);
+    qkv_status status = QKV_OK;
+    g->tape = o->tape;
+    if (!g->tape)
+        status = qkv_tape_create(&g->tape, g->ctx);
     if (!status)
         status = qkv_lm_cache_create(&g->cache, g->model, 1, capacity);
     if (!status)
@@ -144,7 +147,8 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
         }
     }
     qkv_lm_cache_destroy(g.cache);
-    qkv_tape_destroy(g.tape);
+    if (g.tape != options->tape)
+        qkv_tape_destroy(g.tape);
     qkv_free(g.ctx, g.all.data);
     qkv_free(g.ctx, g.logits);
     qkv_free(g.ctx, g.own);

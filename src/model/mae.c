@@ -207,7 +207,7 @@ qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
                            const qkv_mae_masks *masks)
 {
     mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
-    qkv_tensor *x = m ? qkv__patches_embed(&m->trunk, t, pixels) : NULL;
+    qkv_tensor *x = m ? qkv__patches_embed(&m->trunk, t, qkv_probe(t, "pixels", pixels)) : NULL;
     if (!x)
         return NULL;
     size_t patch = m->c->trunk.patch;

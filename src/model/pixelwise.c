@@ -165,6 +165,7 @@ qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixe
         return NULL;
     const qkv_pixelwise_config *c = m->c;
     qkv_activation last = c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE;
+    pixels = qkv_probe(t, "pixels", pixels);
     qkv_tensor *around = look_around(m, t, pixels), *x = pixelwise_embed(m, t, pixels, around);
     if (!x)
         return NULL;

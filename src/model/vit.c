@@ -135,7 +135,7 @@ qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
     size_t rows, columns;
     vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
-    qkv_tensor *x = m ? vit_patches(m, t, pixels, &rows, &columns) : NULL;
+    qkv_tensor *x = m ? vit_patches(m, t, qkv_probe(t, "pixels", pixels), &rows, &columns) : NULL;
     return x ? qkv__patches_through(&m->trunk, t, x, rows, columns) : NULL;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "pipeline/changing.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "qkv/gpt.h"
@@ -38,6 +39,8 @@ static const qkv_option rows[] = {
     {.flag = "show-next", .key = "show_next", .type = QKV_OPT_SIZE, .max = QKV_GENERATE_NEXT,
      FIELD(show_next), .value = "K", .initial = "0",
      .help = "show the model's K likeliest tokens at each step, and the one that was drawn"},
+    {.flag = "change", .key = "changes", .type = QKV_OPT_LIST, FIELD(changes), .value = "CHANGE",
+     .help = "scale, ablate or steer at a place, as in `qkv look`; as often as you like"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of the tokens drawn"},
 };
@@ -49,6 +52,7 @@ typedef struct {
     qkv_generated_fn *fn;
     void *user;
     qkv_tokenizer_stream *stream;
+    qkv_changes *changes; /* NULL: none */
     qkv_ids prompt, made;
     qkv_text piece, whole, texts; /* texts: of next, one after the other */
     qkv_next_token *next;         /* (show_next + 1) */
@@ -168,6 +172,8 @@ static qkv_status generate_one(job *j)
     }
     if (j->o->greedy)
         o.sampling.temperature = 0;
+    if (j->changes)
+        o.tape = p->tape;
     j->tokens = j->made.count = j->whole.len = 0;
     j->last = j->prompt.count ? j->prompt.data[j->prompt.count - 1] : 0;
     qkv_status status = qkv_tokenizer_decode(p->tokenizer, j->prompt.data, j->prompt.count,
@@ -231,8 +237,19 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
         status = encode_prompt(&j);
     if (!status)
         status = qkv_tokenizer_stream_create(&j.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
-    for (; j.index < o.count && !status && !j.stopped; j.index++)
-        status = generate_one(&j);
+    if (!status)
+        status = qkv__changes_read(&j.changes, p->ctx, &o.changes);
+    for (; j.index < o.count && !status && !j.stopped; j.index++) {
+        if (j.changes)
+            status = qkv_changes_apply(j.changes, p->tape);
+        if (!status)
+            status = generate_one(&j);
+        if (j.changes)
+            qkv_probes_clear(p->tape);
+    }
+    if (!status)
+        status = qkv__changes_check(p, j.changes);
+    qkv_changes_destroy(j.changes);
     qkv_tokenizer_stream_destroy(j.stream);
     qkv_ids_free(&j.prompt, p->ctx);
     qkv_ids_free(&j.made, p->ctx);

@@ -1,4 +1,5 @@
 /* look.c - looking inside: one pass of a model with probes, whatever its kind. */
+#include "pipeline/changing.h"
 #include "pipeline/looking.h"
 
 #include <stdio.h>
@@ -28,7 +29,10 @@ static const qkv_option rows[] = {
     {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(mask), .initial = "0.75", .help = "masked autoencoder: share of patches to mask"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
-     .help = "selects the masked patches"},
+     .help = "selects the masked patches; of an image that a prior samples"},
+    {.flag = "hold-back", .key = "hold_back", .type = QKV_OPT_SIZE, .max = 1048576,
+     FIELD(hold_back), .initial = "0",
+     .help = "forecaster: rows at the end that are not read, but shown as the truth"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
     {.flag = "pixel", .key = "pixel", .type = QKV_OPT_STRING, FIELD(pixel), .value = "X,Y",
@@ -37,14 +41,24 @@ static const qkv_option rows[] = {
      .help = "segmenter: the right mask of the image, for IoU by class"},
     {.flag = "hint", .key = "hint", .type = QKV_OPT_LIST, FIELD(hints), .value = "X,Y,#RRGGBB",
      .help = "colourer: the colour at a pixel, as often as you like"},
+    {.flag = "class", .key = "class", .type = QKV_OPT_STRING, FIELD(class_), .value = "NAME",
+     .help = "prior on codes: the class of the image, where classes were learnt; else the first"},
+    {.flag = "change", .key = "changes", .type = QKV_OPT_LIST, FIELD(changes), .value = "CHANGE",
+     .help = "scale, ablate or steer at a place (\"h.3.attn.z head=2 zero\"), and compare; as "
+             "often as you like"},
+    {.flag = "continue", .key = "continue", .type = QKV_OPT_SIZE, .max = 1e6, FIELD(go_on),
+     .value = "N", .initial = "24",
+     .help = "--change: tokens with which a language model goes on, the likeliest each"},
     {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
      .initial = "true", .help = "drawings of what else is known of the model"},
 };
 QKV__OPTIONS(qkv_pipeline_look, "Looking")
 
 static const qkv__look_kind *const kinds[] = {
+    &qkv__look_prior, /* generates, too: before the language models */
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
-    &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter, &qkv__look_colorizer};
+    &qkv__look_codes_kind, &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter,
+    &qkv__look_colorizer, &qkv__look_forecaster};
 
 struct qkv_look_tools {
     qkv_head_table *table;
@@ -53,10 +67,8 @@ struct qkv_look_tools {
     qkv_capture *capture;
 };
 
-static const qkv__look_kind *kind_of(const qkv_pipeline *p)
+const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p)
 {
-    if (qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
-        return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (qkv_model_can(p->model, kinds[i]->can))
             return kinds[i];
@@ -105,7 +117,7 @@ static qkv_status add_probes(qkv__looking *l, const qkv__look_kind *k, struct qk
             const qkv__look_attentions *a = &k->attentions[i];
             char pattern[64];
             (void)snprintf(pattern, sizeof pattern, "%s.*.%s", a->stack, a->part);
-            if (a->query == a->key)
+            if (a->query == a->key && !k->attention_at)
                 status = qkv_rollout_open(&x->rollout[i], ctx, t, pattern);
         }
         if (!status)
@@ -130,6 +142,9 @@ static qkv_look_attention *attention_of(qkv__looking *l, const qkv__look_kind *k
                                         const char *name, size_t *layer)
 {
     qkv_place at;
+    size_t which;
+    if (k->attention_at)
+        return k->attention_at(l, name, &which, layer) ? &l->out->attentions[which] : NULL;
     if (!qkv_place_parse(&at, name))
         return NULL;
     *layer = at.layer;
@@ -172,10 +187,12 @@ static qkv_status make_room(qkv__looking *l, const qkv__look_kind *k,
     }
     for (size_t i = 0; i < QKV_LOOK_ATTENTIONS && k->attentions[i].stack; i++) {
         qkv_look_attention *a = &out->attentions[i];
+        if (!a->layers) /* a kind that this model lacks, as those behind it */
+            break;
         a->name = attention_name(&k->attentions[i]);
         a->query = k->attentions[i].query;
         a->key = k->attentions[i].key;
-        a->causal = k->attentions[i].causal;
+        a->causal = k->attentions[i].causal || l->causal[i];
         a->figures = qkv_calloc(l->p->ctx, a->layers * a->heads + 1, sizeof *a->figures);
         a->maps = qkv_calloc(l->p->ctx, a->layers * a->heads + 1, sizeof *a->maps);
         out->attentions_count++;
@@ -238,16 +255,36 @@ static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
     return QKV_OK;
 }
 
+/* Behind the states: changes of the final norm. */
+static qkv_status look_predictions(qkv__looking *l, const qkv__look_kind *k)
+{
+    qkv_status status = l->changes ? qkv_changes_apply(l->changes, l->p->tape) : QKV_OK;
+    if (!status)
+        status = k->predict(l, k);
+    qkv_probes_clear(l->p->tape);
+    return status;
+}
+
 static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
     qkv_status status = check_suits(l, k);
     if (!status)
+        status = qkv__changes_read(&l->changes, l->p->ctx, &l->o.changes);
+    if (!status && l->changes) /* some kinds answer here */
+        status = qkv_changes_apply(l->changes, l->p->tape);
+    if (!status)
         status = k->prepare(l);
+    if (l->changes)
+        qkv_probes_clear(l->p->tape);
+    if (!status && l->changes) /* first: the others see what they make */
+        status = qkv_changes_apply(l->changes, l->p->tape);
     if (!status)
         status = add_probes(l, k, x);
     if (!status)
         status = k->run(l);
+    if (!status)
+        status = qkv__changes_check(l->p, l->changes);
     if (!status && l->out_of_memory)
         status = QKV_E_MEMORY;
     if (x->capture && !status)
@@ -259,7 +296,7 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
     if (!status && l->o.weights)
         status = collect(l, k, x);
     if (!status && k->predict && l->o.top)
-        status = k->predict(l, k);
+        status = look_predictions(l, k);
     if (!status)
         status = qkv__look_name_words(l);
     if (!status && l->o.panels && l->o.weights)
@@ -267,23 +304,33 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
     return !status && l->o.panels && l->o.weights && k->panels ? k->panels(l) : status;
 }
 
+void qkv__look_end(qkv__looking *l)
+{
+    for (size_t i = 0; i < l->state_count; i++)
+        qkv_free(l->p->ctx, l->states[i]);
+    qkv_free(l->p->ctx, l->states);
+    qkv_changes_destroy(l->changes);
+    qkv_free(l->p->ctx, l->pixels);
+    qkv_lm_cache_destroy(l->cache);
+    qkv_free(l->p->ctx, l->window);
+    qkv_free(l->p->ctx, l->target);
+    qkv__look_free_values(l);
+    for (size_t i = 0; i < QKV_LOOK_AXES; i++)
+        qkv_ids_free(&l->ids[i], l->p->ctx);
+}
+
 qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options, qkv_look *out)
 {
-    const qkv__look_kind *k = kind_of(p);
-    qkv__looking l = {.p = p, .in = in, .out = out,
+    const qkv__look_kind *k = qkv__look_kind_of(p);
+    qkv__looking l = {.p = p, .kind = k, .in = in, .out = out,
                       .o = options ? *options : qkv_pipeline_look_defaults()};
     *out = (qkv_look){.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
     if (!k)
         return qkv__pipeline_refuse(p, "show what it attends to");
     out->tools = qkv_calloc(p->ctx, 1, sizeof *out->tools);
     qkv_status status = out->tools ? look(&l, k) : QKV_E_MEMORY;
-    for (size_t i = 0; i < l.state_count; i++)
-        qkv_free(p->ctx, l.states[i]);
-    qkv_free(p->ctx, l.states);
-    qkv__look_free_values(&l);
-    for (size_t i = 0; i < QKV_LOOK_AXES; i++)
-        qkv_ids_free(&l.ids[i], p->ctx);
+    qkv__look_end(&l);
     if (status)
         qkv_look_free(out);
     return status;
@@ -305,6 +352,7 @@ void qkv_look_free(qkv_look *l)
         if (l->tools)
             qkv_rollout_free(l->tools->rollout[i]);
     }
+    qkv__look_free_series(&l->series, ctx);
     for (size_t i = 0; i < QKV_LOOK_IMAGES && ctx; i++)
         qkv_image_free(&l->images[i].image, ctx);
     for (size_t i = 0; i < l->word_count; i++)
@@ -319,6 +367,7 @@ void qkv_look_free(qkv_look *l)
         qkv_head_maps_free(l->tools->maps);
     }
     if (ctx) {
+        qkv_free(ctx, l->target);
         qkv_free(ctx, l->panels);
         qkv_free(ctx, l->guesses);
         qkv_free(ctx, l->classes);

@@ -87,7 +87,7 @@
     }
 
     // ---- patches ----
-    function patchGrid(axis, name, choose) {
+    function patchGrid(axis, name, choose, href) {
         const unit = Math.max(6, Math.floor(384 / Math.max(axis.rows, axis.columns)));
         const width = unit * axis.columns, height = unit * axis.rows;
         const place = new Map();
@@ -97,9 +97,9 @@
         const drawing = svg("svg", {viewBox: `0 0 ${width} ${height}`, width, height, tabindex: 0,
             class: "patches", role: "application",
             "aria-label": `${name}: arrow keys choose a patch`});
-        if (photo)
-            drawing.append(svg("image", {href: photo.getAttribute("href"), width, height,
-                preserveAspectRatio: "none"}));
+        if (photo || href)
+            drawing.append(svg("image", {href: href || photo.getAttribute("href"), width, height,
+                preserveAspectRatio: "none", "image-rendering": href ? "pixelated" : "auto"}));
         const cells = [];
         for (let c = 0; c < axis.rows * axis.columns; c++) {
             const rect = svg("rect", {x: c % axis.columns * unit, width: unit, height: unit,
@@ -132,20 +132,32 @@
         figure.append(scale);
         qkv.saves(figure);
         const box = el("div", {}, figure);
-        const lead = axis.lead ? el("button", {type: "button"}, axis.labels[0]) : null;
-        if (lead) {
-            lead.addEventListener("click", () => choose(0, "click"));
-            box.prepend(el("p", {}, "Class token: ", lead));
-        }
-        return {box, buttons: [], paint(w, most) {
+        const leads = axis.labels.slice(0, axis.lead).map((label, i) => {
+            const button = el("button", {type: "button", "aria-label": label, title: label},
+                label.replace("condition ", ""));
+            button.addEventListener("click", () => choose(i, "click"));
+            return button;
+        });
+        if (axis.lead)
+            box.prepend(el("p", {}, axis.labels[0] === "[CLS]" ? "Class token:"
+                : axis.lead > 1 ? "The condition's codes:" : "Before the image:"),
+            el("div", {class: "tokens lead"}, ...leads));
+        return {box, buttons: [], paint(w, most, hidden) {
             let peak = 0;
             for (const i of place.values()) peak = Math.max(peak, w ? w[i] : 0);
             place.forEach((i, c) => {
                 const share = w && peak > 0 ? w[i] / peak : 0;
                 const {rect, tip} = cells[c];
-                rect.setAttribute("fill", w ? "var(--s1)" : "var(--bg)");
-                rect.setAttribute("fill-opacity", w ? (0.8 * share).toFixed(3) : "0");
+                const shut = hidden && hidden(i);
+                rect.setAttribute("fill", w && !shut ? "var(--s1)" : "var(--bg)");
+                rect.setAttribute("fill-opacity",
+                    shut ? "0.7" : w ? (0.8 * share).toFixed(3) : "0");
                 tip.textContent = `${axis.labels[i]}: ${w ? number(w[i]) : ""}`;
+            });
+            leads.forEach((button, i) => {
+                const share = w && most > 0 ? Math.round(85 * w[i] / most) : 0;
+                button.style.backgroundColor =
+                    share ? `color-mix(in srgb, var(--s1) ${share}%, transparent)` : "";
             });
             scale.textContent = w ? `Full colour: ${number(peak)}; no colour: 0.` : "";
         }, choose(at) {
@@ -153,7 +165,7 @@
             place.forEach((i, c) => { if (i === at) chosen = c; });
             frame.setAttribute("x", chosen < 0 ? -unit : chosen % axis.columns * unit);
             frame.setAttribute("y", Math.floor(Math.max(0, chosen) / axis.columns) * unit);
-            if (lead) lead.setAttribute("aria-pressed", at === 0);
+            leads.forEach((button, i) => button.setAttribute("aria-pressed", at === i));
         }};
     }
 
@@ -206,7 +218,8 @@
             }
             body.append(row);
         }
-        table.append(el("caption", {}, `Position ${at}: ${data.axes[p.axis].labels[at]}`), body);
+        table.append(el("caption", {}, `Position ${at}: ${data.axes[p.axis].labels[at]}` +
+            (data.axes[p.axis].rows ? ", predicting the code after it" : "")), body);
         box.replaceChildren(el("div", {class: "scroll"}, table));
     }
 
@@ -215,8 +228,9 @@
         const a = data.attentions[i], box = document.getElementById("explorer" + i);
         const m = await unpack(i), query = data.axes[a.query], key = data.axes[a.key];
         const s = {layer: a.layers - 1, head: -1, who: "from", byNorm: false,
-            at: query.lead ? 0 : query.rows && !query.cells
-                ? Math.floor(query.rows / 2) * query.columns + Math.floor(query.columns / 2)
+            at: query.lead && !a.causal ? 0 : query.rows && !query.cells
+                ? query.lead + Math.floor(query.rows / 2) * query.columns +
+                    Math.floor(query.columns / 2)
                 : Math.floor(query.labels.length / 2), fixed: false};
         const option = (value, text) => el("option", {value}, text);
         const select = (label, options, change) => {
@@ -225,7 +239,8 @@
             return list;
         };
         const layers = select("layer", [
-            ...Array.from({length: a.layers}, (_, l) => option(l, `layer ${l}`)),
+            ...Array.from({length: a.layers}, (_, l) =>
+                option(l, a.names ? a.names[l] : `layer ${l}`)),
             ...(a.rollout ? [option(-1, "rollout")] : [])], (v) => { s.layer = v; });
         const heads = select("head", [option(-1, "mean of heads"),
             ...Array.from({length: a.heads}, (_, h) => option(h, `head ${h}`))],
@@ -239,7 +254,8 @@
         const who = box2("who attends to it", (on) => { s.who = on ? "to" : "from"; });
         const norm = box2("by value norm", (on) => { s.byNorm = on; });
         const make = (axis, name, choose) =>
-            (axis.rows ? patchGrid : tokenList)(axis, name, choose);
+            (axis.span ? qkv.seriesPlot(data.series) : axis.rows ? patchGrid : tokenList)(axis,
+                name, choose);
         const choose = (at, how) => {
             if (how === "pointerover" && s.fixed) return;
             if (how === "click") s.fixed = true;
@@ -268,7 +284,9 @@
             (s.who === "to" ? keys : queries).choose(s.at);
             if (!one) (s.who === "to" ? queries : keys).choose(-1);
             if (!one) (s.who === "to" ? keys : queries).paint(null, 0);
-            (s.who === "to" ? queries : keys).paint(w, most);
+            /* of a causal model: positions that cannot see, or be seen by, the chosen one */
+            (s.who === "to" ? queries : keys).paint(w, most, (i) =>
+                a.causal && (s.who === "to" ? i < s.at : i > s.at));
             heads.disabled = s.layer < 0;
             title.textContent = s.who === "to"
                 ? `Who attends to ${s.at}: ${picked.labels[s.at]}`
@@ -309,5 +327,6 @@
         box.look = {s, show, weights: () => weightsOf(a, m, s)};
     }
 
+    qkv.patchGrid = patchGrid;
     data.attentions.forEach((_, i) => explorer(i));
 })();

@@ -65,6 +65,25 @@ qkv_status qkv__look_patches(qkv__looking *l, size_t axis, const char *name, siz
     return status;
 }
 
+qkv_status qkv__look_steps(qkv__looking *l, size_t axis, const char *name, size_t from, size_t span,
+                           size_t count)
+{
+    qkv_look_axis *a = &l->out->axes[axis];
+    qkv_status status = name_positions(l, a, name, count);
+    a->from = from;
+    a->span = span;
+    for (size_t i = 0; i < count && !status; i++) {
+        char label[64];
+        size_t first = l->out->series.first + from + i * span + 1;
+        if (span == 1)
+            (void)snprintf(label, sizeof label, "row %zu", first);
+        else
+            (void)snprintf(label, sizeof label, "rows %zu-%zu", first, first + span - 1);
+        status = (a->labels[i] = qkv_strdup(l->p->ctx, label)) ? QKV_OK : QKV_E_MEMORY;
+    }
+    return status;
+}
+
 qkv_status qkv__look_add_image(qkv__looking *l, const char *name, const qkv_image *image)
 {
     qkv_look_image *to = &l->out->images[l->out->images_count];
@@ -135,7 +154,8 @@ qkv_status qkv__look_name_words(qkv__looking *l)
             out->word_ids[kept++] = out->word_ids[i];
     for (; out->word_count < kept; out->word_count++) {
         int32_t id = out->word_ids[out->word_count];
-        char *word = out->class_count
+        char *word = l->kind && l->kind->word ? l->kind->word(l, id)
+                     : out->class_count
                          ? qkv_strdup(l->p->ctx, qkv_pipeline_label(l->p, (size_t)id))
                          : qkv__look_token_text(l->p, id);
         if (!word)

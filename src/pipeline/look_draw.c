@@ -7,13 +7,15 @@
 
 enum { LABELLED = 48, SIDE = 512, POOLED = 24 }; /* labels; units; cells of small maps */
 
-/* A row over the grid of its keys: cells that the model did not read are missing. */
-static void fill_grid(const qkv_look_axis *a, const double *row, float *cells)
+/* A row over the grid of its keys: cells that the model did not read, or that are behind position
+ * `last`, are missing. */
+static qkv_status fill_grid(const qkv_look_axis *a, const double *row, size_t last, float *cells)
 {
     for (size_t i = 0; i < a->rows * a->columns; i++)
         cells[i] = NAN;
-    for (size_t i = a->lead; i < a->count; i++)
+    for (size_t i = a->lead; i < a->count && i <= last; i++)
         cells[a->cells ? (size_t)a->cells[i - a->lead] : i - a->lead] = (float)row[i];
+    return QKV_OK;
 }
 
 /* All rows of the choice's head; keys that a causal query cannot see are missing. */
@@ -41,6 +43,14 @@ static void choice_title(char *out, size_t size, const qkv_look *l, const qkv_lo
         (void)snprintf(out, size, "%s, layer %d, mean of heads", a->name, c->layer);
     else
         (void)snprintf(out, size, "%s, layer %d, head %d", a->name, c->layer, c->head);
+}
+
+static void row_title(char *out, size_t size, const qkv_look *l, const qkv_look_choice *c)
+{
+    char what[96];
+    const qkv_look_attention *a = &l->attentions[c->attention];
+    choice_title(what, sizeof what, l, c);
+    (void)snprintf(out, size, "%s: %s", what, l->axes[a->query].labels[c->position]);
 }
 
 static qkv_status draw_map(const qkv_look *l, const qkv_look_choice *c, const float *values,
@@ -83,12 +93,16 @@ qkv_status qkv_look_draw(const qkv_look *l, const qkv_look_choice *c, qkv_drawin
     size_t cells = k->rows ? k->rows * k->columns : q->count * k->count;
     float *values = qkv_calloc(l->ctx, cells + 1, sizeof *values);
     qkv_status status = row && values ? qkv_look_row(l, c, row) : QKV_E_MEMORY;
-    if (!status && k->rows)
-        fill_grid(k, row, values);
-    else if (!status)
-        status = fill_head_map(l, c, row, values);
-    if (!status)
-        status = draw_map(l, c, values, out);
+    if (!status && k->span) {
+        char title[160];
+        row_title(title, sizeof title, l, c);
+        status = qkv__look_draw_row(l, k, row, title, out);
+    } else if (!status) {
+        status = k->rows ? fill_grid(k, row, a->causal ? c->position : k->count, values)
+                         : fill_head_map(l, c, row, values);
+        if (!status)
+            status = draw_map(l, c, values, out);
+    }
     if (status) {
         qkv_drawing_destroy(*out);
         *out = NULL;

@@ -138,7 +138,8 @@ static qkv_status run_image_classes(qkv__looking *l)
 const qkv__look_kind qkv__look_image_classes = {
     .can = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
     .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches};
+    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches,
+    .patch = &qkv__patch_image_classes};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */
 
@@ -179,7 +180,8 @@ static qkv_status run_masked(qkv__looking *l)
 const qkv__look_kind qkv__look_masked = {
     .can = QKV_CAN_RECONSTRUCT,
     .attentions = {{"layer", "attn", 0, 0, false}, {"decoder.layer", "attn", 1, 1, false}},
-    .prepare = prepare_masked, .run = run_masked, .panels = panels_masked};
+    .prepare = prepare_masked, .run = run_masked, .panels = panels_masked,
+    .patch = &qkv__patch_masked};
 
 /* ---- outputs for every pixel ----------------------------------------------------------------- */
 
@@ -230,7 +232,9 @@ static qkv_status run_colorizer(qkv__looking *l)
 
 const qkv__look_kind qkv__look_segmenter = {
     .can = QKV_CAN_SEGMENT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_segmenter, .panels = panels_segmenter};
+    .prepare = prepare_pixels, .run = run_segmenter, .panels = panels_segmenter,
+    .patch = &qkv__patch_segmenter};
 const qkv__look_kind qkv__look_colorizer = {
     .can = QKV_CAN_COLORIZE, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_colorizer, .panels = panels_colorizer};
+    .prepare = prepare_pixels, .run = run_colorizer, .panels = panels_colorizer,
+    .patch = &qkv__patch_colorizer};

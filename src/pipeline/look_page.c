@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/look_tables.h"
 #include "pipeline/looking.h"
 #include "qkv/chart.h"
 #include "qkv/page.h"
 #include "qkv/painting.h"
 
-extern const char qkv__file_look_js[], qkv__file_look_css[];
+extern const char qkv__file_look_js[], qkv__file_look_codes_js[], qkv__file_look_series_js[],
+    qkv__file_look_css[];
 
 enum { MOST_WEIGHTS = 4 << 20, LISTED = 40 }; /* weights in the page's data; rows of tables */
 
@@ -100,6 +102,10 @@ static void put_page_axis(qkv_json_writer *w, const qkv_look_axis *a)
     qkv_json_end_array(w);
     if (a->cells)
         qkv_json_put_ids(w, "cells", a->cells, a->count - a->lead);
+    if (a->span) {
+        qkv_json_put_int(w, "from", (int64_t)a->from);
+        qkv_json_put_int(w, "span", (int64_t)a->span);
+    }
     qkv_json_end_object(w);
     qkv_str_free(&label);
 }
@@ -168,12 +174,15 @@ static qkv_status put_data(qkv_page *page, const qkv_look *l, double least, doub
         qkv_json_put_bool(&w, "rollout", a->rollout != NULL);
         qkv_json_put_bool(&w, "norms", a->value_norms != NULL);
         qkv_json_put_int(&w, "entries", (int64_t)maps.entries);
+        qkv__look_put_names(&w, a);
         qkv_json_end_object(&w);
         qkv_free(l->ctx, maps.data);
     }
     qkv_json_end_array(&w);
     if (l->top)
         put_page_guesses(&w, l);
+    if (l->series.columns)
+        qkv__look_series_json(l, &w);
     qkv_json_end_object(&w);
     const char *text = qkv_json_writer_text(&w);
     if (!status && !text)
@@ -186,61 +195,25 @@ static qkv_status put_data(qkv_page *page, const qkv_look *l, double least, doub
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Cells of a table: texts that are made one after another. */
-typedef struct {
-    qkv_context *ctx;
-    char **cells;
-    size_t count, room;
-    bool failed;
-} table_cells;
-
-static void add_cell(table_cells *t, const char *fmt, ...) QKV_PRINTF(2, 3);
-static void add_cell(table_cells *t, const char *fmt, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    char *copy = NULL;
-    if (!t->failed && qkv__grow(t->ctx, &t->cells, &t->room, t->count + 1, sizeof *t->cells))
-        copy = qkv_strdup(t->ctx, text);
-    t->failed = !copy;
-    if (copy)
-        t->cells[t->count++] = copy;
-}
-
-static void put_table(qkv_page *page, table_cells *t, const char *caption,
-                      const char *const *columns, size_t column_count)
-{
-    if (!t->failed && t->count)
-        qkv_page_table(page, &(qkv_page_table_options){
-            .caption = caption, .columns = columns, .cells = (const char *const *)t->cells,
-            .row_count = t->count / column_count, .column_count = column_count, .numbers = true});
-    for (size_t i = 0; i < t->count; i++)
-        qkv_free(t->ctx, t->cells[i]);
-    qkv_free(t->ctx, t->cells);
-}
-
 static void put_figures_table(qkv_page *page, const qkv_look *l, const qkv_look_attention *a)
 {
     static const char *const columns[] = {"layer", "head", "entropy, nats", "mean distance",
                                           "on the first", "on the previous", "on itself",
                                           "largest"};
-    table_cells t = {.ctx = l->ctx};
+    qkv__look_cells t = {.ctx = l->ctx};
     for (size_t i = 0; i < a->layers * a->heads; i++) {
         const qkv_head_figures *f = &a->figures[i];
-        add_cell(&t, "%zu", i / a->heads);
-        add_cell(&t, "%zu", i % a->heads);
-        add_cell(&t, "%.2f", f->entropy);
-        add_cell(&t, "%.1f", f->distance);
-        add_cell(&t, "%.2f", f->first);
-        add_cell(&t, "%.2f", f->previous);
-        add_cell(&t, "%.2f", f->same);
-        add_cell(&t, "%.2f", f->most);
+        qkv__look_cell(&t, "%zu", i / a->heads);
+        qkv__look_cell(&t, "%zu", i % a->heads);
+        qkv__look_cell(&t, "%.2f", f->entropy);
+        qkv__look_cell(&t, "%.1f", f->distance);
+        qkv__look_cell(&t, "%.2f", f->first);
+        qkv__look_cell(&t, "%.2f", f->previous);
+        qkv__look_cell(&t, "%.2f", f->same);
+        qkv__look_cell(&t, "%.2f", f->most);
     }
     qkv_page_begin(page, QKV_PAGE_DETAILS, NULL, "Figures of every head");
-    put_table(page, &t, "Means over the rows of each head", columns, 8);
+    qkv__look_table(page, &t, "Means over the rows of each head", columns, 8);
     qkv_page_end(page);
 }
 
@@ -249,19 +222,19 @@ static void put_predicted(qkv_page *page, const qkv_look *l)
     static const char *const columns[] = {"position", "token", "prediction", "p", "second", "p"};
     const qkv_look_axis *a = &l->axes[l->predicted];
     const qkv_look_guess *own = l->guesses + (l->lens_layers - 1) * a->count * l->top;
-    table_cells t = {.ctx = l->ctx};
+    qkv__look_cells t = {.ctx = l->ctx};
     for (size_t i = 0; i < a->count && i < LISTED; i++) {
-        add_cell(&t, "%zu", i);
-        add_cell(&t, "%.120s", a->labels[i]);
+        qkv__look_cell(&t, "%zu", i);
+        qkv__look_cell(&t, "%.120s", a->labels[i]);
         for (size_t k = 0; k < 2; k++) {
             bool there = k < l->top && own[i * l->top + k].id >= 0;
-            add_cell(&t, "%.120s", there ? qkv_look_word(l, own[i * l->top + k].id) : "");
-            add_cell(&t, "%.3f", there ? (double)own[i * l->top + k].p : 0.0);
+            qkv__look_cell(&t, "%.120s", there ? qkv_look_word(l, own[i * l->top + k].id) : "");
+            qkv__look_cell(&t, "%.3f", there ? (double)own[i * l->top + k].p : 0.0);
         }
     }
     qkv_page_heading(page, 2, "predictions", "Predictions");
     qkv_page_begin(page, QKV_PAGE_DETAILS, NULL, "What the model predicts at each position");
-    put_table(page, &t, "The model's own distribution", columns, 6);
+    qkv__look_table(page, &t, "The model's own distribution", columns, 6);
     qkv_page_end(page);
     qkv_page_begin(page, QKV_PAGE_PANEL, "lens", "Predictions of each layer");
     qkv_page_end(page);
@@ -270,13 +243,13 @@ static void put_predicted(qkv_page *page, const qkv_look *l)
 static void put_class_table(qkv_page *page, const qkv_look *l)
 {
     static const char *const columns[] = {"class", "probability"};
-    table_cells t = {.ctx = l->ctx};
+    qkv__look_cells t = {.ctx = l->ctx};
     for (size_t i = 0; i < l->class_count && i < 10; i++) {
-        add_cell(&t, "%.120s", qkv_look_word(l, l->classes[i].id));
-        add_cell(&t, "%.4f", (double)l->classes[i].p);
+        qkv__look_cell(&t, "%.120s", qkv_look_word(l, l->classes[i].id));
+        qkv__look_cell(&t, "%.4f", (double)l->classes[i].p);
     }
     qkv_page_heading(page, 2, "classes", "Classes");
-    put_table(page, &t, "The likeliest classes", columns, 2);
+    qkv__look_table(page, &t, "The likeliest classes", columns, 2);
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -305,8 +278,9 @@ static qkv_status put_attention(qkv_page *page, const qkv_look *l, size_t i)
     char id[32];
     (void)snprintf(id, sizeof id, "attention%zu", i);
     qkv_page_heading(page, 2, id, a->name);
-    qkv_page_printf(page, "%zu %s attend to %zu %s, in %zu layers of %zu heads%s.", q->count,
-                    q->name, k->count, k->name, a->layers, a->heads,
+    qkv_page_printf(page, "%zu %s attend to %zu %s, in %zu layer%s of %zu head%s%s.", q->count,
+                    q->name, k->count, k->name, a->layers, a->layers == 1 ? "" : "s", a->heads,
+                    a->heads == 1 ? "" : "s",
                     a->causal ? "; a position sees itself and those before it" : "");
     qkv_status status = qkv_look_draw_heads(l, i, &d);
     if (status)
@@ -378,7 +352,10 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
                     "stream read by the last norm and the output layer (logit lens, "
                     "nostalgebraist 2020).", shown);
     qkv_page_css(page, qkv__file_look_css);
+    if (l->series.columns)
+        qkv_page_js(page, qkv__file_look_series_js);
     qkv_page_js(page, qkv__file_look_js);
+    qkv_page_js(page, qkv__file_look_codes_js);
     if (!status)
         status = qkv_page_save(page, path);
     qkv_page_destroy(page);

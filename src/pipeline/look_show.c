@@ -61,7 +61,28 @@ static void put_axis(qkv_json_writer *w, const qkv_look_axis *a)
     }
     if (a->cells)
         qkv_json_put_ids(w, "cells", a->cells, a->count - a->lead);
+    if (a->span) {
+        qkv_json_put_int(w, "from", (int64_t)a->from);
+        qkv_json_put_int(w, "span", (int64_t)a->span);
+    }
     qkv_json_end_object(w);
+}
+
+void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a)
+{
+    qkv_place at;
+    bool numbered = true;
+    for (size_t i = 0; i < a->layers; i++)
+        numbered = numbered && (!a->maps[i * a->heads].attention ||
+                                qkv_place_parse(&at, a->maps[i * a->heads].attention));
+    if (numbered)
+        return;
+    qkv_json_begin_array(w, "names");
+    for (size_t i = 0; i < a->layers; i++) {
+        const char *name = a->maps[i * a->heads].attention;
+        qkv_json_put_string(w, NULL, name ? name : "");
+    }
+    qkv_json_end_array(w);
 }
 
 static void put_figures(qkv_json_writer *w, const qkv_look_attention *a)
@@ -148,6 +169,7 @@ void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer 
         qkv_json_put_string(w, "keys", l->axes[a->key].name);
         qkv_json_put_int(w, "layers", (int64_t)a->layers);
         qkv_json_put_int(w, "heads", (int64_t)a->heads);
+        qkv__look_put_names(w, a);
         put_figures(w, a);
         qkv_json_end_object(w);
     }
@@ -164,6 +186,8 @@ void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer 
         }
         qkv_json_end_array(w);
     }
+    if (l->series.columns)
+        qkv__look_series_json(l, w);
     qkv_json_begin_object(w, "panels");
     for (size_t i = 0; i < l->panel_count; i++)
         qkv_json_put_text(w, l->panels[i].name, l->panels[i].json);
@@ -242,7 +266,10 @@ qkv_status qkv_look_text(const qkv_look *l, const qkv_look_choice *c, qkv_str *o
     qkv_str_printf(out, ", position %zu: ", c->position);
     put_label(out, l->axes[a->query].labels[c->position]);
     qkv_str_printf(out, "\n");
-    (keys->rows ? put_grid : put_bars)(out, keys, row, most);
+    if (keys->span)
+        qkv__look_text_row(l, keys, row, out);
+    else
+        (keys->rows ? put_grid : put_bars)(out, keys, row, most);
     if (keys->rows)
         qkv_str_printf(out, "@ is %.3f\n", most);
     qkv_free(l->ctx, row);

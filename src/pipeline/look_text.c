@@ -40,8 +40,7 @@ static qkv_status encode_axis(qkv__looking *l, size_t axis, const char *text, un
 
 static qkv_tensor *axis_ids(const qkv__looking *l, size_t axis)
 {
-    const qkv_ids *ids = &l->ids[axis];
-    return qkv_tensor_ids(l->p->tape, ids->data, 2, (size_t[]){1, ids->count});
+    return qkv__look_ids(l, axis, 1);
 }
 
 static void begin_pass(const qkv__looking *l)
@@ -145,8 +144,7 @@ static qkv_status predict_lm(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_lm = {
     .can = QKV_CAN_GENERATE, .final_norm = true, .predicting = "h",
     .attentions = {{"h", "attn", 0, 0, true}}, .prepare = prepare_lm, .run = run_lm,
-    .panels = qkv__look_positions,
-    .predict = predict_lm};
+    .predict = predict_lm, .panels = qkv__look_positions, .patch = &qkv__patch_lm};
 
 /* ---- BERT ------------------------------------------------------------------------------------ */
 
@@ -190,8 +188,7 @@ static qkv_status predict_words(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_words = {
     .can = QKV_CAN_FILL_MASK, .predicting = "layer",
     .attentions = {{"layer", "attn", 0, 0, false}}, .prepare = prepare_words, .run = run_words,
-    .panels = qkv__look_positions,
-    .predict = predict_words};
+    .predict = predict_words, .panels = qkv__look_positions, .patch = &qkv__patch_words};
 
 static qkv_status prepare_text_classes(qkv__looking *l)
 {
@@ -229,7 +226,8 @@ static qkv_status run_text_classes(qkv__looking *l)
 const qkv__look_kind qkv__look_text_classes = {
     .can = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT, /* without classes: the pass alone */
     .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions};
+    .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions,
+    .patch = &qkv__patch_text_classes};
 
 /* ---- translators ----------------------------------------------------------------------------- */
 
@@ -261,6 +259,8 @@ static qkv_status prepare_translator(qkv__looking *l)
                                       QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_TARGET, ids);
     if (!status && ids->count > 1 && ids->data[ids->count - 1] == c->eos)
         ids->count--;
+    if (!status && !l->in->second && !(l->out->target = qkv_strdup(l->p->ctx, target)))
+        status = QKV_E_MEMORY;
     if (!status && ids->count > c->positions)
         status = qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: the target has %zu tokens, the model "
                           "reads %zu", l->p->dir, ids->count, c->positions);
@@ -294,4 +294,4 @@ const qkv__look_kind qkv__look_translator = {
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, true},
                    {"decoder", "cross", 1, 0, false}},
     .prepare = prepare_translator, .run = run_translator, .predict = predict_translator,
-    .panels = qkv__look_positions};
+    .panels = qkv__look_positions, .patch = &qkv__patch_translator};

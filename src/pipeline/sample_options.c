@@ -131,8 +131,7 @@ static qkv_status read_class(const qkv__sampling_run *r, int32_t *out)
     return QKV_OK;
 }
 
-/* -1: none was asked for. */
-static qkv_status find_class(const qkv__sampling_run *r, int32_t *out)
+qkv_status qkv__sample_class(const qkv__sampling_run *r, int32_t *out)
 {
     const qkv_model *m = r->p->model;
     const char *name = r->o.class_;
@@ -170,7 +169,7 @@ static qkv_status read_conditions(qkv__sampling_run *r)
     qkv__prior *c = &r->p->codecs;
     size_t classes = qkv_model_label_count(r->p->model), high = 1, wide = 1;
     int32_t class_;
-    qkv_status status = find_class(r, &class_);
+    qkv_status status = qkv__sample_class(r, &class_);
     if (!status && !named(&r->o.condition) != !c->condition)
         return qkv_fail(r->p->ctx, QKV_E_ARGUMENT, "--condition: %s", c->condition
                         ? "an image expected: those of this model hang on one"

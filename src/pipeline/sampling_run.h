@@ -23,6 +23,9 @@ typedef struct {
 size_t qkv__sample_vocab(const qkv__sampling_run *r);
 size_t qkv__sample_bytes(const qkv_sampled_images *s); /* of an image */
 
+/* The token of r->o.class_; -1: none was asked for. Reads r->p and r->o alone. */
+qkv_status qkv__sample_class(const qkv__sampling_run *r, int32_t *out);
+
 /* Checks the options and reads the images that they name; fills all but chances and first. */
 qkv_status qkv__sample_prepare(qkv__sampling_run *r);
 

@@ -41,6 +41,9 @@ for name in a b; do
     cp "$QKV_SOURCE/tests/golden/images/type0-1bit.png" masks/$name.png
 done
 train segment segment --images photos --masks masks --size 8 --set patch_size=2 --valid-last 1
+train vqgan vqgan --images bars-images-idx3-ubyte --size 16 --perceptual 0 --disc-start 0 \
+    --set in_channels=3
+train prior imagine --vqgan vqgan --images bars-images-idx3-ubyte
 
 # look WORDS... : succeeds.
 look() {
@@ -66,6 +69,28 @@ for model in reconstruct colorize segment vit cct views; do
     look $model "$image" --rollout --json --at 1
     sums_to_one $model
 done
+look vqgan "$image"
+[ "$(grep -c '^[ .:=+*#%@-]*$' answer)" -ge 4 ] || fail "vqgan: no grid: $(cat answer)"
+look vqgan "$image" --attention encoder_attentions --json
+sums_to_one vqgan
+grep -qF '"names": ["encoder.mid.attn_1"]' answer || fail "a layer has no name: $(cat answer)"
+look vqgan "$image" --among bars-images-idx3-ubyte --panel codes-usage
+grep -q '"images":64,' answer || fail "no usage over the set: $(cat answer)"
+look vqgan "$image" --panel codes-where --heat where.svg
+grep -q '<image' where.svg || fail "no patches of codes"
+look vqgan "$image" --capture inside.safetensors
+"$QKV" info inside.safetensors >answer
+grep -qF ' decoder.mid.attn_1.weights ' answer || fail "the capture has no attention of a VQGAN"
+look prior "$image" --json
+sums_to_one prior
+grep -q '"text": "code ' answer || fail "prior: codes have no names: $(cat answer)"
+look prior --seed 3 --panel prior-next --json
+cp answer drawn
+look prior --seed 3 --panel prior-next --json
+cmp -s answer drawn || fail "a seed does not determine what a prior samples"
+refused 1 "reads images: none was given" look vqgan
+refused 1 "reads text: none was given" look lm
+refused 1 "--patch: INPUT expected" look lm --patch "the cat"
 look classes "the cat sat" --json
 grep -q '"classes": \[{"label": "' answer || fail "no classes: $(cat answer)"
 refused 1 "cross_attentions have no rollout" look tr "the cat" --second "die katze" --rollout
@@ -96,6 +121,60 @@ done
 look tr "the cat sat" --capture inside.safetensors --store f16
 "$QKV" info inside.safetensors >answer
 grep -q 'F16 *cross_attentions.0 ' answer || fail "no cross-attention: $(cat answer)"
+
+# Activation patching of every kind: a grid for each stack, on an answer that is named or found.
+# patched MODEL CLEAN CORRUPT STACK WORDS... : the grids' stacks, and shares that differ from 0.
+patched() {
+    model=$1 stacks=$4
+    look "$model" "$2" --patch "$3" --json
+    [ "$(grep -o '"stack": "[a-z.]*"' answer | cut -d'"' -f4 | tr '\n' ' ')" = "$stacks " ] ||
+        fail "$model: other grids than $stacks: $(head -c 300 answer)"
+    look "$model" "$2" --patch "$3" --heat patch.png --out patch.html
+    grep -q 'id="patch"' patch.html || fail "$model: no data on the page"
+}
+other=$QKV_SOURCE/tests/golden/images/turn1.jpg
+patched lm "the cat sat" "the mat sat" h
+patched mlm "the [MASK] sat on" "a [MASK] sat on" layer
+patched classes "the cat sat" "the mat sat" layer
+patched tr "the cat sat" "the mat sat" "encoder decoder"
+patched reconstruct "$image" "$other" "layer decoder.layer"
+for model in colorize vit cct; do
+    patched $model "$image" "$other" layer
+done
+look lm "the cat sat" --patch "the mat sat" --place attn.z --heads
+grep -q 'heads across' answer || fail "no heads: $(cat answer)"
+refused 1 "the clean input has" look lm "the cat" --patch "the cat sat on the mat"
+refused 1 "no common mask" look mlm "the cat" --patch "the mat"
+refused 1 "--answer: one of 2 names" look classes "the cat" --patch "the mat" --answer none
+refused 1 "--pixel: the model does not answer at pixels" look lm "the cat" --patch "the mat" \
+    --pixel 1,2
+refused 1 "--place: the model has no h.0.nowhere" look lm "the cat" --patch "the mat" \
+    --place nowhere
+
+# Changes: a head that is taken out, a vector that is made and added, in generation, too.
+look lm "the cat sat" --change "h.0.attn.z head=1 zero" --change "h.1.ff.out at=1..2 mean"
+grep -q '^before: ' answer || fail "no text: $(cat answer)"
+look lm "I sat" --minus "I ran" --vector sat.npy --place h.0.resid_post
+look lm "the cat" --change "h.0.resid_post add=sat.npy times=40" --json --continue 4
+grep -q '"text_after"' answer || fail "no change: $(cat answer)"
+"$QKV" generate lm --prompt "the cat" --tokens 4 --greedy --json --quiet >plain
+"$QKV" generate lm --prompt "the cat" --tokens 4 --greedy --json --quiet \
+    --change "*.resid_post scale=-1" >changed || fail "generate --change"
+! cmp -s plain changed || fail "generation did not change: $(cat changed)"
+look lm "the cat" --capture inside.safetensors
+look lm "the cat" --change "h.0.resid_post add=inside.safetensors:hidden_states.1 times=-1"
+look vit "$image" --change "layer.0.attn.out zero" --out changed.html
+grep -q 'Before and after\|before' changed.html || fail "no page of a change"
+look colorize "$image" --change "*.ff.out zero"
+grep -q 'colours  *[1-9]' answer || fail "no other colours: $(cat answer)"
+refused 1 "no place of the pass is \"h.9.attn.z\"" look lm "the cat" --change "h.9.attn.z zero"
+refused 1 "has 2 heads, found head=7" look lm "the cat" --change "h.0.attn.z head=7 zero"
+refused 1 "a place, then zero" look lm "the cat" --change "h.0.attn.z"
+refused 1 "nowhere.npy: cannot be opened" look lm "the cat" --change "h.0.ff.out add=nowhere.npy"
+refused 1 "takes a vector of" look lm "the cat" --change "h.0.ff.act add=sat.npy"
+refused 1 "no place of the pass is \"resid_pre\"" look lm "the cat" --vector v.npy
+refused 1 "--minus: --vector expected" look lm "the cat" --minus "a cat"
+refused 1 "not together with --patch" look lm "a" --patch "b" --change "norm zero"
 
 refused 1 "lm: the text has no tokens" look lm ""
 refused 1 "layer: attentions have" look lm "the cat" --layer 99

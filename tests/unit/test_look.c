@@ -8,19 +8,21 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipelines_text.h"
+#include "qkv/infer.h"
 #include "qkv/pipeline_look.h"
 
 enum { LAYERS = 3 };
 static const char clean[] = "the cat sat", corrupt[] = "the mat sat";
 
-static qkv_pipeline *deep_lm(void)
+static qkv_pipeline *deep_lm(const qkv_model_type *type)
 {
     qkv_gpt_config c;
     qkv_tokenizer *t = learn_words(QKV_TOKENIZER_BPE);
-    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
+    qkv_option_defaults(qkv_model_type_config(type), &c);
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 32;
     c.width = 16;
@@ -28,7 +30,7 @@ static qkv_pipeline *deep_lm(void)
     c.heads = 2;
     c.eos = c.bos = -1;
     c.init_range = 0.5;
-    return make("deep", qkv_gpt2_type(), &c, t);
+    return make("deep", type, &c, t);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -104,7 +106,94 @@ static void every_kind(void **state)
     }
     const qkv_look_input none = {.text = NULL};
     assert_int_equal(qkv_pipeline_look(of(LM), &none, NULL, &l), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_look(of(FORECASTER), &none, NULL, &l), QKV_E_UNSUPPORTED);
+    assert_int_equal(qkv_pipeline_look(of(FORECASTER), &none, NULL, &l), QKV_E_ARGUMENT);
+}
+
+/* ---- series ---------------------------------------------------------------------------------- */
+
+enum { ROWS = 9, COLUMNS = 2, CONTEXT = 4, HORIZON = 3, HELD = 2 };
+
+/* The panel's numbers are forecasts of moved histories, made one by one. */
+static void check_effects(qkv_pipeline *p, const qkv_look *l, const qkv_real *window)
+{
+    const qkv_look_panel *found = qkv_look_panel_of(l, "effects");
+    const qkv_real *std = qkv_forecast_std(qkv_pipeline_model(p));
+    assert_non_null(found);
+    assert_non_null(qkv_look_panel_of(l, "forecast"));
+    const char *at = found->json;
+    for (size_t n = 0; n < COLUMNS * COLUMNS * HORIZON * CONTEXT; n++) {
+        size_t row = n % CONTEXT, step = n / CONTEXT % HORIZON;
+        size_t column = n / CONTEXT / HORIZON % COLUMNS, target = n / CONTEXT / HORIZON / COLUMNS;
+        double y[2], by = 0.1 * (double)std[column];
+        for (int down = 0; down < 2; down++) {
+            qkv_real moved[CONTEXT * COLUMNS], forecast[HORIZON * COLUMNS];
+            memcpy(moved, window, sizeof moved);
+            moved[row * COLUMNS + column] += (qkv_real)(down ? -by : by);
+            const qkv_series history = {moved, CONTEXT, COLUMNS};
+            assert_int_equal(qkv_forecast(qkv_pipeline_model(p), &history, HORIZON, forecast),
+                             QKV_OK);
+            y[down] = (double)forecast[step * COLUMNS + target];
+        }
+        at += strspn(at, "[],");
+        char *end;
+        double value = strtod(at, &end);
+        assert_true(end != at && fabs(value - (y[0] - y[1]) / (2 * by)) < 1e-4);
+        at = end;
+    }
+}
+
+/* What the page and the command show of a forecaster is what it forecasts, and the rows that were
+ * held back. */
+static void check_forecaster(qkv_pipeline *p, size_t attentions, bool causal)
+{
+    static const qkv_real numbers[ROWS * COLUMNS] = {1, 4, 2, 5, 3, 7, 4, 2, 6, 6, 1, 3, 9, 4, 2, 5,
+                                                     8, 1};
+    qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
+    qkv_array rows = {.ctx = ctx, .data = (qkv_real *)(uintptr_t)numbers, .ndim = 2,
+                      .shape = {ROWS, COLUMNS}, .count = ROWS * COLUMNS};
+    const qkv_look_input in = {.rows = &rows};
+    qkv_look l;
+    qkv_array y;
+    o.least = 1e-9;
+    o.hold_back = HELD;
+    if (qkv_pipeline_look(p, &in, &o, &l))
+        fail_msg("%s", qkv_context_message(ctx));
+    check_rows(&l);
+    const qkv_look_series *s = &l.series;
+    assert_true(l.attentions_count == attentions && l.axes_count == (attentions > 1 ? 2 : 1));
+    if (attentions > 1)
+        assert_true(l.attentions[1].causal == causal && !l.attentions[2].causal);
+    assert_true(s->first == ROWS - HELD - CONTEXT && s->read == CONTEXT && s->made == HORIZON);
+    rows.shape[0] = ROWS - HELD;
+    rows.count = rows.shape[0] * COLUMNS;
+    assert_int_equal(qkv_pipeline_forecast(p, &rows, NULL, &y), QKV_OK);
+    for (size_t i = 0; i < (CONTEXT + HORIZON) * COLUMNS; i++) {
+        bool known = i < (CONTEXT + HELD) * COLUMNS, made = i >= CONTEXT * COLUMNS;
+        assert_true(known ? s->values[i] == (float)numbers[s->first * COLUMNS + i]
+                          : isnan(s->values[i]));
+        assert_true(made ? s->answers[i] == (float)y.data[i - CONTEXT * COLUMNS]
+                         : isnan(s->answers[i]));
+    }
+    qkv_array_free(&y);
+    check_effects(p, &l, numbers + s->first * COLUMNS);
+    qkv_look_free(&l);
+    o.hold_back = ROWS - CONTEXT;
+    assert_int_equal(qkv_pipeline_look(p, &in, &o, &l), QKV_E_ARGUMENT);
+}
+
+static void forecasters(void **state)
+{
+    (void)state;
+    qkv_forecast_config c = *(const qkv_forecast_config *)qkv_model_config(
+        qkv_pipeline_model(of(FORECASTER)));
+    check_forecaster(of(FORECASTER), 1, false);
+    c.decoder_layers = 1;
+    for (int causal = 0; causal < 2; causal++) {
+        c.causal = causal;
+        qkv_pipeline *p = make("decoder", qkv_forecast_type(), &c, NULL);
+        check_forecaster(p, 3, causal);
+        qkv_pipeline_close(p);
+    }
 }
 
 /* The norms of panel "stream" before layer 0 are those of the embeddings. */
@@ -141,7 +230,7 @@ static void lens(void **state)
 {
     (void)state;
     qkv_look l;
-    qkv_pipeline *p = deep_lm();
+    qkv_pipeline *p = deep_lm(qkv_gpt2_type());
     qkv_tape *t;
     const qkv_look_input in = {.text = clean};
     assert_int_equal(qkv_pipeline_look(p, &in, NULL, &l), QKV_OK);
@@ -216,12 +305,22 @@ static double naive_pass(qkv_pipeline *p, qkv_tape *t, const char *text, const c
     return y;
 }
 
-/* The grid is what a whole pass for each layer and position gives. */
-static void grid(void **state)
+static qkv_status patch_texts(qkv_pipeline *p, const char *a, const char *b,
+                              const qkv_pipeline_patch_options *o, qkv_patch *out)
 {
-    (void)state;
+    const qkv_look_input clean_ = {.text = a}, corrupt_ = {.text = b};
+    return qkv_pipeline_patch(p, &clean_, &corrupt_, o, out);
+}
+
+/* Texts of many tokens, whose positions are patched in parts. */
+static const char long_clean[] = "12, there: cats, 12 cats";
+static const char long_corrupt[] = "34, there: cats, 13 cats";
+
+/* The grid is what a whole pass for each layer and position gives. */
+static void check_grid(const qkv_model_type *type)
+{
     static const char *const places[] = {"resid_pre", "attn.out", "ff.out"};
-    qkv_pipeline *p = deep_lm();
+    qkv_pipeline *p = deep_lm(type);
     qkv_tape *t;
     qkv_patch found;
     qkv_real kept[64 * 16];
@@ -229,26 +328,29 @@ static void grid(void **state)
     int32_t answer = qkv_tokenizer_id(qkv_pipeline_tokenizer(p), "a", 1);
     assert_true(answer >= 0);
     for (size_t k = 0; k < 3; k++) {
-        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k]};
-        if (qkv_pipeline_patch(p, clean, corrupt, &o, &found))
+        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k], .at = -1};
+        if (patch_texts(p, long_clean, long_corrupt, &o, &found))
             fail_msg("%s", qkv_context_message(ctx));
-        assert_int_equal(found.layers, LAYERS);
+        assert_int_equal(found.grid_count, 1);
+        const qkv_patch_grid *g = &found.grids[0];
+        assert_int_equal(g->layers, LAYERS);
+        assert_true(g->positions > 12); /* in several parts */
         for (size_t layer = 0; layer < LAYERS; layer++) {
             char place[32];
             naive n = {.clean = kept};
             (void)snprintf(place, sizeof place, "h.%zu.%s", layer, places[k]);
-            double whole = naive_pass(p, t, clean, place, &n, answer);
+            double whole = naive_pass(p, t, long_clean, place, &n, answer);
             assert_true(fabs(whole - found.clean) < 1e-4);
             n.replace = true;
-            for (n.position = 0; n.position < found.positions; n.position++) {
-                double wanted = naive_pass(p, t, corrupt, place, &n, answer);
-                assert_true(fabs(wanted - found.values[layer * found.positions + n.position]) <
+            for (n.position = 0; n.position < g->positions; n.position++) {
+                double wanted = naive_pass(p, t, long_corrupt, place, &n, answer);
+                assert_true(fabs(wanted - g->values[layer * g->positions + n.position]) <
                             1e-4);
             }
         }
         double moved = 0;
-        for (size_t i = 0; i < LAYERS * found.positions; i++)
-            moved = fmax(moved, fabs(found.values[i] - found.corrupt));
+        for (size_t i = 0; i < LAYERS * g->positions; i++)
+            moved = fmax(moved, fabs(g->values[i] - found.corrupt));
         assert_true(moved > 1e-3);
         qkv_patch_free(&found);
     }
@@ -256,17 +358,24 @@ static void grid(void **state)
     qkv_pipeline_close(p);
 }
 
+static void grid(void **state)
+{
+    (void)state;
+    check_grid(qkv_gpt2_type());
+    check_grid(qkv_llama_type());
+}
+
 static void refused(void **state)
 {
     (void)state;
     qkv_patch found;
-    const qkv_pipeline_patch_options o = {.place = "nowhere"};
-    assert_int_equal(qkv_pipeline_patch(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(MASKED), "the cat", "the dog", NULL, &found),
+    const qkv_pipeline_patch_options o = {.place = "nowhere", .at = -1};
+    assert_int_equal(patch_texts(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
+    assert_int_equal(patch_texts(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
+    assert_int_equal(patch_texts(of(MASKED), "the cat", "the dog", NULL, &found),
                      QKV_E_ARGUMENT);
-    assert_int_equal(qkv_pipeline_patch(of(TRANSLATOR), "a", "b", NULL, &found),
-                     QKV_E_UNSUPPORTED);
+    assert_int_equal(patch_texts(of(FORECASTER), "a", "b", NULL, &found),
+                     QKV_E_ARGUMENT);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -289,7 +398,7 @@ static void memory_gives_out(void **state)
             status = qkv_pipeline_places(p, &names);
         qkv_look_places_free(&names);
         if (!status)
-            status = qkv_pipeline_patch(p, clean, corrupt, NULL, &grid_);
+            status = patch_texts(p, clean, corrupt, NULL, &grid_);
         bool failed = memory.left == SIZE_MAX;
         memory.left = SIZE_MAX;
         qkv_look_free(&l);
@@ -303,10 +412,38 @@ static void memory_gives_out(void **state)
     assert_true(failures > 20);
 }
 
+static void series_memory_gives_out(void **state)
+{
+    (void)state;
+    qkv_real numbers[ROWS * COLUMNS] = {1, 2, 3, 4, 5};
+    const qkv_array rows = {.ctx = ctx, .data = numbers, .ndim = 2, .shape = {ROWS, COLUMNS},
+                            .count = ROWS * COLUMNS};
+    const qkv_look_input series = {.rows = &rows};
+    qkv_pipeline *p = of(FORECASTER);
+    size_t failures = 0;
+    for (size_t n = 0;; n += 1 + n / 16) {
+        qkv_look l = {0};
+        memory.left = n;
+        qkv_status status = qkv_pipeline_look(p, &series, NULL, &l);
+        if (!status)
+            status = qkv_look_page(&l, NULL, in(folder, "page.html"));
+        bool failed = memory.left == SIZE_MAX;
+        memory.left = SIZE_MAX;
+        qkv_look_free(&l);
+        if (!failed)
+            break;
+        failures++;
+        if (status != QKV_E_MEMORY && status != QKV_OK)
+            fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
+    }
+    assert_true(failures > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind), cmocka_unit_test(lens), cmocka_unit_test(grid),
-        cmocka_unit_test(refused), cmocka_unit_test(memory_gives_out)};
+        cmocka_unit_test(every_kind), cmocka_unit_test(forecasters), cmocka_unit_test(lens),
+        cmocka_unit_test(grid), cmocka_unit_test(refused), cmocka_unit_test(memory_gives_out),
+        cmocka_unit_test(series_memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, close_all);
 }
