@@ -127,3 +127,20 @@ CLI_COMMAND(cli_train_forecast, 240) = {
                        "columns. --out becomes a model directory; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
     .job = "forecast", .run = train_run};
+
+static const char *const fill_examples[] = {
+    "qkv train fill --data load.csv --context 168 --minutes 2 --out runs/gaps",
+    "qkv train fill --data load.csv --columns load,wind --mask-span 24 --out runs/b",
+    "qkv train fill --data load.csv --minutes 2 --out runs/gaps --resume", NULL};
+
+CLI_COMMAND(cli_train_fill, 245) = {
+    .manual = {.name = "train fill", .summary = "train a model to fill gaps in rows of numbers",
+               .usage = "--data CSV --out DIR [options]", .examples = fill_examples,
+               .text = "Hides spans of known values, other ones each time, and learns to predict "
+                       "them from what is before and behind. The data may have gaps of their own: "
+                       "empty cells, NaN, NA. Evaluates on the last rows of the data, beside "
+                       "linear interpolation and the last value again. The first line may name "
+                       "the columns. qkv fill uses the model. --out becomes a model "
+                       "directory; train/ in it keeps what --resume needs. Without --steps or "
+                       "--minutes it takes 5 minutes."},
+    .job = "fill", .run = train_run};

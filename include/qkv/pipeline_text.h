@@ -179,5 +179,17 @@ qkv_status qkv_pipeline_forecast_file(qkv_pipeline *p, const char *path,
                                       const qkv_pipeline_forecast_options *options,
                                       qkv_array *history, qkv_array *out);
 
+/* ---- gaps in series ------------------------------------------------------------------------- */
+
+/* Fills in what is missing (NaN) of a series (rows, columns) with the training columns in their
+ * order. *out receives its rows with its column names. Free it with qkv_array_free. On failure *out
+ * is zeroed. */
+qkv_status qkv_pipeline_fill_series(qkv_pipeline *p, const qkv_array *rows, qkv_array *out);
+/* The same of a CSV file (qkv_csv_load_gaps), in which the model's columns are found by name. rows,
+ * if not NULL, receives what was read; free it with qkv_array_free. On failure both arrays are
+ * zeroed. */
+qkv_status qkv_pipeline_fill_series_file(qkv_pipeline *p, const char *path, qkv_array *rows,
+                                         qkv_array *out);
+
 QKV_END_DECLS
 #endif

@@ -19,7 +19,7 @@ typedef struct {
     /* The residual stream before each layer of the stack that predicts, and after the last. */
     qkv_real **states;
     size_t state_count, state_room, state_size;
-    qkv_real *window, *target; /* of a forecaster: rows read, its forecast in its own scale */
+    qkv_real *window, *target; /* of series: rows read; a forecast in the model's scale */
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
     bool causal[QKV_LOOK_ATTENTIONS]; /* in this model, though not in all of its kind */
@@ -49,7 +49,7 @@ typedef struct qkv__look_kind {
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
-    qkv__look_colorizer, qkv__look_forecaster;
+    qkv__look_colorizer, qkv__look_forecaster, qkv__look_filler;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 
