@@ -1,5 +1,5 @@
-/* info.c - `qkv info`: what qkv is and runs on, what tensors a file holds, or what memory
- * training takes. */
+/* info.c - `qkv info`: what qkv is and runs on, what tensors a file holds, where probes reach, or
+ * what memory training takes. */
 #include <stdio.h>
 
 #include "core/cli.h"
@@ -94,10 +94,52 @@ static int answer_tensors(cli *c, const char *path)
     return code;
 }
 
+/* ---- where probes reach -------------------------------------------------------------------- */
+
+static int answer_places_json(const cli *c, const qkv_look_places *x)
+{
+    qkv_json_writer w = cli_object(c);
+    qkv_json_begin_array(&w, "probes");
+    for (size_t i = 0; i < x->count; i++) {
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_string(&w, "name", x->items[i].name);
+        qkv_json_put_bool(&w, "weights", x->items[i].weights);
+        qkv_json_put_sizes(&w, "shape", x->items[i].shape, (size_t)x->items[i].ndim);
+        qkv_json_end_object(&w);
+    }
+    qkv_json_end_array(&w);
+    return cli_answer(c, &w);
+}
+
+static int answer_places(cli *c, const char *dir)
+{
+    qkv_pipeline *p = NULL;
+    qkv_look_places x;
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, dir);
+    if (!status)
+        status = qkv_pipeline_places(p, &x);
+    if (status) {
+        qkv_pipeline_close(p);
+        return cli_error(c);
+    }
+    int code = CLI_DONE;
+    if (c->common.json)
+        code = answer_places_json(c, &x);
+    for (size_t i = 0; i < x.count && !c->common.json; i++) {
+        printf("%-9s%s (", x.items[i].weights ? "weights" : "tensor", x.items[i].name);
+        for (int d = 0; d < x.items[i].ndim; d++)
+            printf("%s%zu", d ? ", " : "", x.items[i].shape[d]);
+        printf(")\n");
+    }
+    qkv_look_places_free(&x);
+    qkv_pipeline_close(p);
+    return code == CLI_DONE ? cli_flush() : code;
+}
+
 /* ---- the command ------------------------------------------------------------------------- */
 
 typedef struct {
-    bool predict;
+    bool predict, probes;
     bench_step step;
 } settings;
 
@@ -105,8 +147,10 @@ typedef struct {
 static const qkv_option rows[] = {
     {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
      .help = "say how much memory a training step takes, without taking it"},
+    {.flag = "probes", .type = QKV_OPT_BOOL, FIELD(probes),
+     .help = "the names of all places in a model's pass, with the shapes of a pass over a sample"},
 };
-static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows, 0};
+static const qkv_option_table table = {"Information", rows, sizeof rows / sizeof *rows, 0};
 
 static int info_run(cli *c, int argc, char **argv)
 {
@@ -119,11 +163,16 @@ static int info_run(cli *c, int argc, char **argv)
         return cli_usage(c, "--predict is about presets: it takes no file");
     if (s.predict)
         return info_predict(c, &s.step);
+    if (s.probes && !c->args.count)
+        return cli_usage(c, "--probes needs a model directory");
+    if (s.probes)
+        return answer_places(c, c->args.items[0]);
     return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
 }
 
 static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
+    "qkv info runs/book --probes",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
 
 static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
@@ -136,6 +185,7 @@ CLI_COMMAND(cli_info, 630) = {
                        "threads in use, the libraries. With a safetensors file, an index of "
                        "shards or a model directory: its tensors, their types and shapes. With "
                        "--predict: the memory that qkv bench train would take for the same step, "
-                       "part by part.",
+                       "part by part. With --probes: where `qkv look --capture "
+                       "--places` and probes in C find tensors, and attention weights.",
                .examples = examples, .presets = presets},
     .own = {&table, &bench_step_table}, .run = info_run};

@@ -75,6 +75,9 @@ const char *qkv_job_directory(const qkv_job *j);
  * qkv_job_run calls it first. */
 qkv_status qkv_job_check(qkv_job *j);
 
+/* Has watch called at the passes of the training (qkv_train_watch_fn). NULL: none. */
+void qkv_job_watch(qkv_job *j, qkv_train_watch_fn *watch, void *user);
+
 /* Prepares the data, creates or loads the model and trains it with qkv_train in the directory of
  * the setting "out". It becomes a Hugging Face model directory; its subfolder train/ contains what
  * resuming needs. Only one job at a time may use a directory. A directory that is not empty is an

@@ -183,6 +183,26 @@ typedef struct {
 qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options,
                          const char *path);
 
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* A place of a model's forward pass. */
+typedef struct {
+    char *name;   /* "h.3.attn.z" */
+    bool weights; /* attention weights (B, heads, T, S): a place of qkv_attention_probe_add; else a
+                     tensor: a place of qkv_probe_add */
+    int ndim;
+    size_t shape[QKV_MAX_DIMS]; /* in a pass over a sample */
+} qkv_look_place;
+typedef struct {
+    qkv_context *ctx;
+    qkv_look_place *items; /* in order of the pass */
+    size_t count;
+} qkv_look_places;
+/* All places of the model, by a pass over a sample: the text "a", or a grey image. Removes all
+ * probes. On failure *out is zeroed. */
+qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out);
+void qkv_look_places_free(qkv_look_places *x);
+
 /* ---- activation patching --------------------------------------------------------------------- */
 
 typedef struct {

@@ -45,6 +45,21 @@ qkv_status qkv_samples_image(qkv_samples *s, const char *name, const qkv_image *
  * are made. */
 typedef qkv_status qkv_train_sample_fn(void *user, qkv_tape *t, qkv_samples *out);
 
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* A forward and backward pass over a micro-batch. */
+typedef struct {
+    uint64_t step;       /* updates made before it */
+    int phase;           /* of the task */
+    size_t first, count; /* samples of the batch */
+    bool done;           /* false: the pass begins, and probes may be added to the tape; true: its
+                            backward pass is over, and the tape has values and gradients */
+} qkv_train_pass;
+
+/* Watches training: called twice for each pass. Probes that it adds (qkv_capture_open ..) stay on
+ * the tape until they are removed. A failure ends the training. */
+typedef qkv_status qkv_train_watch_fn(void *user, qkv_tape *t, const qkv_train_pass *pass);
+
 /* ---- the loop ------------------------------------------------------------------------------- */
 
 /* Options of the loop. Ranges, defaults and flags: qkv_train_table. */
@@ -59,6 +74,9 @@ typedef struct {
     size_t eval_units; /* held-out units per evaluation; 0: all. The last one uses all */
     size_t patience;   /* evaluations without improvement before stopping; 0: no limit */
     size_t save_every; /* steps between checkpoints; 0: at evaluations and once a minute */
+    size_t capture_step; /* update whose first pass is captured (qkv_capture_open): attention
+                          weights, hidden states, norms and their gradients, in the file
+                          train/capture-STEP.safetensors; 0: none */
     double spent;      /* seconds used before the call (reading text ..), part of `minutes`;
                           no flag */
     const qkv_train_settings *also; /* (also_count) further settings that the checkpoint stores: */
@@ -66,6 +84,8 @@ typedef struct {
     qkv_train_sample_fn *sample; /* called at evaluations, at 16 to 32 of them and a few more in a
                                     run of thousands; NULL: no samples. No flag */
     void *sample_user;
+    qkv_train_watch_fn *watch; /* NULL: none. No flag */
+    void *watch_user;
     bool measure_peak; /* measures the machine's limit once, after 3 seconds of training (0.1 s on
                           two cores), for events and the log. No flag */
 } qkv_train_options;

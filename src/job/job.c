@@ -284,6 +284,12 @@ qkv_status qkv_job_check(qkv_job *j)
     return qkv__run_check(j->run, j->kind);
 }
 
+void qkv_job_watch(qkv_job *j, qkv_train_watch_fn *watch, void *user)
+{
+    j->run->t.loop.watch = watch;
+    j->run->t.loop.watch_user = user;
+}
+
 qkv_status qkv_job_run(qkv_job *j, qkv_train_fn *event, void *user, qkv_train_result *result)
 {
     qkv_train_result own;

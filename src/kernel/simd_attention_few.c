@@ -320,9 +320,9 @@ static void weights_rows(float *weights, const float *lse, const float *q, const
     }
 }
 
-void attention_weights(const qkv_exec *e, float *weights, const float *lse, const float *q,
-                       const float *k, const attention_args *a, size_t b, size_t h, size_t row,
-                       size_t rows)
+void attention_weights_few(const qkv_exec *e, float *weights, const float *lse, const float *q,
+                           const float *k, const attention_args *a, size_t b, size_t h, size_t row,
+                           size_t rows)
 {
 #pragma omp parallel for num_threads(e->threads) if (rows > ROWS_TOGETHER) default(none) \
     shared(weights, lse, q, k, a, b, h, row, rows)

@@ -126,5 +126,8 @@ qkv_k_attention_fn attention_few;
 qkv_k_attention_bwd_fn attention_backward;
 #define attention_weights QKV_SIMD(qkv__attention_weights)
 qkv_k_attention_rows_fn attention_weights;
+/* For few rows: packs nothing. */
+#define attention_weights_few QKV_SIMD(qkv__attention_weights_few)
+qkv_k_attention_rows_fn attention_weights_few;
 
 #endif

@@ -32,6 +32,7 @@ typedef struct {
     char prefix[QKV__LOOK_PREFIX]; /* "encoder_" */
     size_t layer;
     qkv_real *data; /* NULL: none yet */
+    const qkv_tensor *x; /* whose gradient is to be stored; NULL: none */
     size_t shape[3], count;
 } last_state;
 
@@ -275,7 +276,7 @@ static last_state *state_of(qkv_capture *c, const char *prefix)
     return unused;
 }
 
-static void keep_state(qkv_capture *c, qkv_tape *t, last_state *s, const qkv_tensor *x)
+static void keep_state(qkv_capture *c, qkv_tape *t, last_state *s, qkv_tensor *x)
 {
     const qkv_real *data = qkv_data(t, x);
     if (!data || qkv_ndim(x) != 3)
@@ -290,6 +291,7 @@ static void keep_state(qkv_capture *c, qkv_tape *t, last_state *s, const qkv_ten
         return;
     }
     memcpy(s->data, data, s->count * sizeof *data);
+    s->x = c->o.gradients ? qkv_require_grad(t, x) : NULL;
     for (int i = 0; i < 3; i++)
         s->shape[i] = qkv_dim(x, i);
 }
@@ -384,18 +386,30 @@ qkv_status qkv_capture_open(qkv_capture **out, qkv_context *ctx, qkv_tape *t,
     return status;
 }
 
+static void put_gradient(qkv_capture *c, const char *name, const qkv_tensor *x)
+{
+    const qkv_tensor *g = qkv_grad_of(c->t, x);
+    size_t shape[QKV_MAX_DIMS];
+    for (int k = 0; g && k < qkv_ndim(g); k++)
+        shape[k] = qkv_dim(g, k);
+    if (g && !c->status) /* NULL: the objective does not depend on it */
+        capture_put(c, name, qkv_data(c->t, g), qkv_ndim(g), shape);
+}
+
 qkv_status qkv_capture_gradients(qkv_capture *c)
 {
     end_tiles(c);
-    for (size_t i = 0; i < c->waiting_count && !c->status; i++) {
-        const qkv_tensor *g = qkv_grad_of(c->t, c->waiting[i].x);
-        size_t shape[QKV_MAX_DIMS];
-        for (int k = 0; g && k < qkv_ndim(g); k++)
-            shape[k] = qkv_dim(g, k);
-        if (g) /* NULL: the objective does not depend on it */
-            capture_put(c, c->waiting[i].name, qkv_data(c->t, g), qkv_ndim(g), shape);
-    }
+    for (size_t i = 0; i < c->waiting_count; i++)
+        put_gradient(c, c->waiting[i].name, c->waiting[i].x);
     c->waiting_count = 0;
+    for (size_t i = 0; i < STACKS; i++) {
+        char name[QKV__LOOK_NAME];
+        last_state *s = &c->last[i];
+        (void)snprintf(name, sizeof name, "grad.%shidden_states.%zu", s->prefix, s->layer);
+        if (s->x)
+            put_gradient(c, name, s->x);
+        s->x = NULL;
+    }
     return c->status;
 }
 

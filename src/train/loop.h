@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "io/json.h"
+#include "qkv/look.h"
 #include "qkv/train.h"
 
 enum { QKV__PLANS = 4 };
@@ -38,6 +39,7 @@ typedef struct {
     qkv_optimizer *optimizer;
     qkv_average *average; /* NULL without ema */
     qkv_tape *tape;
+    qkv_capture *capture; /* of the pass; NULL: none */
     const char *dir; /* NULL: nothing is written */
     qkv_train_fn *event;
     void *user;
@@ -74,6 +76,10 @@ typedef struct {
     bool sampling_failed;
     bool stop;
 } qkv__loop;
+
+/* ---- watch.c ---- */
+/* Before a pass, and after its backward pass (done). */
+qkv_status qkv__watch(qkv__loop *l, const qkv_micro_batch *part, bool done);
 
 /* ---- plan.c ---- */
 uint64_t qkv__plan_steps(const qkv__loop *l); /* planned updates; 0: not known yet */

@@ -28,6 +28,10 @@ static const qkv_option rows[] = {
     {.flag = "save-every", .key = "save_every", .type = QKV_OPT_SIZE, .max = 1e12,
      FIELD(save_every), .initial = "0",
      .help = "steps between checkpoints; 0: at evaluations and once a minute"},
+    {.flag = "capture-step", .key = "capture_step", .type = QKV_OPT_SIZE, .max = 1e12,
+     FIELD(capture_step), .initial = "0",
+     .help = "update whose attention weights, hidden states and gradients go into "
+             "train/capture-N.safetensors; 0: none"},
 };
 
 const qkv_option_table qkv__train_table = {"Training", rows, sizeof rows / sizeof *rows,

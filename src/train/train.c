@@ -24,6 +24,9 @@ static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *
                         .step = part->step * (uint64_t)type->phases + (uint64_t)part->phase,
                         .first_sample = part->first, .samples = part->count};
     qkv_tape_randomness(l->tape, &r);
+    qkv_status status = qkv__watch(l, part, false);
+    if (status)
+        return status;
     qkv_tensor *y = type->loss(l->task->self, l->tape, part);
     if (!y && qkv_tape_status(l->tape))
         return qkv_tape_status(l->tape);
@@ -32,7 +35,8 @@ static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *
                                           : qkv_fail(l->ctx, QKV_E_ARGUMENT, "task %s: the loss is "
                                                      "NULL, and nothing says why", type->name);
     *loss += (double)qkv_item(l->tape, y);
-    return qkv_backward(l->tape, y);
+    status = qkv_backward(l->tape, y);
+    return status ? status : qkv__watch(l, part, true);
 }
 
 static void warn_without_gradient(qkv__loop *l)
@@ -284,6 +288,7 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     result->unit = task->type->unit;
     qkv__log_free(&l);
     qkv__groups_free(&l);
+    qkv_capture_abandon(l.capture);
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);

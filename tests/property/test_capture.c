@@ -268,6 +268,12 @@ static void gradients(fixture *f)
             assert_true(fabs((double)g[0] - 1) > 1e-4);
         free(g);
     }
+    qkv_real *last = tensor_of(file, "hidden_states.2", B * T * C); /* h: the gradient is 2 h / n */
+    qkv_real *g = tensor_of(file, "grad.hidden_states.2", B * T * C);
+    for (size_t k = 0; k < B * T * C; k++)
+        assert_true(fabs((double)g[k] - 2 * (double)last[k] / (B * T * C)) < 1e-6);
+    free(last);
+    free(g);
     qkv_safetensors_close(file);
     qkv_model_destroy(m);
 }

@@ -57,6 +57,30 @@ static void check_rows(const qkv_look *l)
     }
 }
 
+/* Each attention's weights are a place, and its values, whose heads they have. */
+static void check_places(qkv_pipeline *p, size_t attentions)
+{
+    qkv_look_places x;
+    size_t found = 0;
+    if (qkv_pipeline_places(p, &x))
+        fail_msg("%s", qkv_context_message(ctx));
+    for (size_t i = 0; i < x.count; i++) {
+        char name[64];
+        if (!x.items[i].weights)
+            continue;
+        found++;
+        (void)snprintf(name, sizeof name, "%s.v", x.items[i].name);
+        size_t v = 0;
+        while (v < x.count && strcmp(x.items[v].name, name) != 0)
+            v++;
+        assert_true(v < x.count && x.items[v].ndim == 4 && x.items[i].ndim == 4);
+        assert_int_equal(x.items[v].shape[1], x.items[i].shape[3]);
+        assert_int_equal(x.items[v].shape[2], x.items[i].shape[1]);
+    }
+    assert_int_equal(found, attentions);
+    qkv_look_places_free(&x);
+}
+
 static void every_kind(void **state)
 {
     (void)state;
@@ -78,6 +102,7 @@ static void every_kind(void **state)
         check_rows(&l);
         assert_true(cases[i].predicts ? l.top == 5 && l.lens_layers == 2 : l.class_count == 2);
         qkv_look_free(&l);
+        check_places(of(cases[i].kind), cases[i].attentions);
     }
     const qkv_look_input none = {.text = NULL};
     assert_int_equal(qkv_pipeline_look(of(LM), &none, NULL, &l), QKV_E_ARGUMENT);
@@ -348,6 +373,10 @@ static void memory_gives_out(void **state)
         qkv_status status = qkv_pipeline_look(p, &cat, NULL, &l);
         if (!status)
             status = qkv_look_page(&l, NULL, in(folder, "page.html"));
+        qkv_look_places names = {0};
+        if (!status)
+            status = qkv_pipeline_places(p, &names);
+        qkv_look_places_free(&names);
         if (!status)
             status = qkv_pipeline_patch(p, clean, corrupt, NULL, &grid_);
         bool failed = memory.left == SIZE_MAX;

@@ -14,6 +14,7 @@
 
 #include "qkv/gpt.h"
 #include "qkv/ops.h"
+#include "qkv/safetensors.h"
 #include "qkv/train.h"
 #include "tokenizers.h"
 
@@ -103,6 +104,96 @@ static qkv_status learn_in(const char *dir, script *s, const qkv_train_options *
 static qkv_status learn(script *s, const qkv_train_options *o, qkv_train_result *r)
 {
     return learn_in(NULL, s, o, r);
+}
+
+/* ---- passes, watched ------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t begun, done, fail_at; /* fail_at 0: never */
+    double gradient; /* of the weights of head 0, absolute values */
+} watched;
+
+static void watch_gradient(void *user, const char *name, int sequence, int head, size_t row,
+                           size_t rows, size_t S, const qkv_real *weights)
+{
+    watched *w = user;
+    (void)name;
+    (void)sequence;
+    (void)head;
+    (void)row;
+    for (size_t i = 0; i < rows * S; i++)
+        w->gradient += fabs((double)weights[i]);
+}
+
+static qkv_status watch(void *user, qkv_tape *t, const qkv_train_pass *pass)
+{
+    watched *w = user;
+    w->begun += !pass->done;
+    w->done += pass->done;
+    assert_int_equal(pass->step, w->begun - 1);
+    if (pass->done)
+        qkv_probes_clear(t);
+    if (w->begun == w->fail_at)
+        return QKV_E_CANCELLED;
+    return pass->done ? QKV_OK : qkv_attention_probe_add(t, &(qkv_attention_probe){
+        .fn = watch_gradient, .user = w, .gradient = true});
+}
+
+static qkv_tensor *lm_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+{
+    script *s = self;
+    static const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7}, next[] = {2, 3, 4, 5, 6, 7, 8};
+    const size_t shape[] = {1, T - 1};
+    (void)part;
+    qkv_tensor *h = qkv_lm_hidden(s->model, t, qkv_tensor_ids(t, ids, 2, shape), 0, NULL, NULL);
+    qkv_tensor *y = qkv_reshape(t, qkv_lm_logits(s->model, t, h), 2, (size_t[]){T - 1, V});
+    return qkv_cross_entropy(t, y, qkv_tensor_ids(t, next, 1, shape + 1), NULL);
+}
+
+static void learn_watched(script *s, const char *dir, const qkv_train_options *o, qkv_status wanted)
+{
+    qkv_task_type type = {.name = "script", .unit = "items", .phases = 1, .loss = lm_loss,
+                          .flops = flops};
+    qkv_task task = {&type, s, s->model, 1, false};
+    qkv_train_result r;
+    assert_int_equal(qkv_train(&task, o, NULL, NULL, dir, false, NULL, NULL, &r), wanted);
+}
+
+/* Watching and capturing change no bit of the weights. */
+static void test_watched_passes(void **state)
+{
+    (void)state;
+    watched w = {0};
+    script plain = {.model = gpt(true)}, seen = {.model = gpt(true)};
+    qkv_train_options o = qkv_train_defaults();
+    char dir[] = "/tmp/qkv-watch-XXXXXX", path[128], command[64];
+    assert_non_null(mkdtemp(dir));
+    o.steps = 3;
+    learn_watched(&plain, NULL, &o, QKV_OK);
+    o.watch = watch;
+    o.watch_user = &w;
+    o.capture_step = 2;
+    learn_watched(&seen, dir, &o, QKV_OK);
+    assert_true(w.begun == 3 && w.done == 3 && w.gradient > 0);
+    for (size_t i = 0; i < qkv_params_count(qkv_model_params(plain.model)); i++) {
+        qkv_param *a = qkv_params_at(qkv_model_params(plain.model), i);
+        qkv_param *b = qkv_params_at(qkv_model_params(seen.model), i);
+        assert_memory_equal(qkv_param_data(a), qkv_param_data(b),
+                            qkv_param_count(a) * sizeof(qkv_real));
+    }
+    qkv_safetensors *file;
+    (void)snprintf(path, sizeof path, "%s/train/capture-2.safetensors", dir);
+    check(qkv_safetensors_open(&file, ctx, path));
+    assert_non_null(qkv_safetensors_find(file, "grad.attentions.0"));
+    assert_non_null(qkv_safetensors_find(file, "grad.hidden_states.1"));
+    qkv_safetensors_close(file);
+    w = (watched){.fail_at = 2};
+    learn_watched(&seen, NULL, &o, QKV_E_CANCELLED);
+    assert_true(w.begun == 2 && w.done == 1);
+    qkv_model_destroy(plain.model);
+    qkv_model_destroy(seen.model);
+    (void)snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
 }
 
 static void test_early_stopping(void **state)
@@ -357,7 +448,7 @@ static void test_refuses_short_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_early_stopping),
+        cmocka_unit_test(test_watched_passes), cmocka_unit_test(test_early_stopping),
         cmocka_unit_test(test_newest),
         cmocka_unit_test(test_evaluates_in_rhythm),
         cmocka_unit_test(test_warns_without_gradient),
