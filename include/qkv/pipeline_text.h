@@ -179,6 +179,14 @@ qkv_status qkv_pipeline_forecast_file(qkv_pipeline *p, const char *path,
                                       const qkv_pipeline_forecast_options *options,
                                       qkv_array *history, qkv_array *out);
 
+/* ---- classes of series ---------------------------------------------------------------------- */
+
+/* Labels the series of a file of lines V1,V2,..: the values of a series, step after step (of as
+ * many numbers as the model's rows have); commas, semicolons or tabs between, empty cells at the
+ * end are left out. What is longer than the model reads is cut. */
+qkv_status qkv_pipeline_classify_series(qkv_pipeline *p, const char *path, qkv_classified_fn *fn,
+                                        void *user);
+
 /* ---- gaps in series ------------------------------------------------------------------------- */
 
 /* Fills in what is missing (NaN) of a series (rows, columns) with the training columns in their

@@ -37,6 +37,14 @@ typedef struct {
     size_t count;
 } qkv_series_batch;
 
+/* Series of a class each, in the caller's memory. */
+typedef struct {
+    const qkv_real *data;  /* (start[count], columns): the rows of one after another */
+    const size_t *start;   /* (count + 1) first row of each */
+    const int32_t *labels; /* (count) class; -1: not known */
+    size_t count, columns;
+} qkv_series_set;
+
 /* Computes each column's mean and standard deviation from the values that are there; the latter is
  * 1 for a constant column, both are 0 and 1 for an empty one. They are saved with the model.
  * QKV_E_SHAPE if the number of columns is wrong. */

@@ -254,6 +254,19 @@ typedef struct {
 qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series,
                                  size_t limit, qkv_forecast_score *out);
 
+/* ---- classes of series ---------------------------------------------------------------------- */
+
+/* A task that trains a qkv_series_classifier. A sample is one series, shuffled in every epoch.
+ * smoothing: label smoothing, [0, 1). train, valid (NULL: nothing is held out) and the model must
+ * outlive the task. QKV_E_ARGUMENT: a series is too long, or a class too many. On failure out->self
+ * is NULL. */
+qkv_status qkv_task_classify_series(qkv_task *out, qkv_model *model, const qkv_series_set *train,
+                                    const qkv_series_set *valid, double smoothing, uint64_t seed);
+
+/* limit: number of series, evenly spaced (0: all). t is reset and used without recording. */
+qkv_status qkv_classify_series_evaluate(qkv_model *m, qkv_tape *t, const qkv_series_set *set,
+                                        size_t limit, qkv_classify_score *out);
+
 /* ---- filling gaps --------------------------------------------------------------------------- */
 
 /* A task that trains a qkv_series_filler on windows of its rows: known values are hidden in spans

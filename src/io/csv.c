@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/csv_cells.h"
 #include "io/file.h"
 #include "qkv/csv.h"
 
@@ -126,8 +127,7 @@ static char find_separator(const char *line)
     return ' ';
 }
 
-/* What stands for a missing value. */
-static bool is_missing(const char *field)
+bool qkv__csv_missing(const char *field)
 {
     static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "NAN", "null", "?", "-"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
@@ -144,7 +144,7 @@ static bool has_words(const reader *r, const char *line, bool *failed)
     *failed = !copy;
     for (char *field; copy && (field = next_field(r, &rest));)
         words = words || (*field && !csv_is_number(field, &ignored) &&
-                          !(r->gaps && is_missing(field)));
+                          !(r->gaps && qkv__csv_missing(field)));
     if (copy)
         qkv_free(r->ctx, copy);
     return words;
@@ -242,7 +242,8 @@ static qkv_status csv_append(reader *r, size_t column, const char *field)
 {
     double value;
     const char *name = r->array->names && column < r->columns ? r->array->names[column] : NULL;
-    bool missing = r->gaps && is_missing(field), number = missing || csv_is_number(field, &value);
+    bool missing = r->gaps && qkv__csv_missing(field);
+    bool number = missing || csv_is_number(field, &value);
     if (missing)
         value = (double)NAN;
     if (!number || (r->finite && !missing && !isfinite(value)))

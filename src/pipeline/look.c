@@ -42,7 +42,7 @@ QKV__OPTIONS(qkv_pipeline_look, "Looking")
 static const qkv__look_kind *const kinds[] = {
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
     &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter, &qkv__look_colorizer,
-    &qkv__look_forecaster, &qkv__look_filler};
+    &qkv__look_forecaster, &qkv__look_filler, &qkv__look_series_classes};
 
 struct qkv_look_tools {
     qkv_head_table *table;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/series.h"
+#include "pipeline/series_set.h"
 #include "qkv/infer.h"
 
 /* ---- the rows -------------------------------------------------------------------------------- */
@@ -45,7 +46,7 @@ static qkv_status take_series_rows(qkv__looking *l, const qkv_array *rows)
     qkv_look_series *s = &l->out->series;
     size_t n = s->read + s->made, C = s->columns;
     s->values = qkv_calloc(l->p->ctx, n * C, sizeof *s->values);
-    s->answers = qkv_calloc(l->p->ctx, n * s->targets, sizeof *s->answers);
+    s->answers = qkv_calloc(l->p->ctx, n * s->targets + 1, sizeof *s->answers);
     l->window = qkv_calloc(l->p->ctx, s->read * C, sizeof *l->window);
     if (!s->values || !s->answers || !l->window)
         return QKV_E_MEMORY;
@@ -228,3 +229,55 @@ static qkv_status run_encoder(qkv__looking *l)
 const qkv__look_kind qkv__look_filler = {
     .can = QKV_CAN_FILL_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
     .prepare = prepare_filler, .run = run_encoder};
+
+/* ---- classifiers ----------------------------------------------------------------------------- */
+
+/* The first series of a file as one with a row a step, for look_read_rows. */
+static qkv_status load_first(qkv_array *out, const qkv_model *m, const char *path)
+{
+    qkv__series_file file;
+    const qkv_series_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_array){0};
+    qkv_status status = qkv__series_file_load(&file, ctx, path, false, c->columns, c->rows, NULL,
+                                              0);
+    if (!status)
+        status = qkv__series_make(out, ctx, file.set.start[1], c->columns, NULL);
+    if (!status)
+        memcpy(out->data, file.data, out->count * sizeof *out->data);
+    qkv__series_file_free(&file);
+    return status;
+}
+
+static qkv_status prepare_series_classes(qkv__looking *l)
+{
+    qkv_array own = {0};
+    const qkv_array *rows;
+    const qkv_series_config *c = qkv_model_config(l->p->model);
+    qkv_look_series *s = &l->out->series;
+    qkv_status status = look_read_rows(l, c->columns, load_first, &own, &rows);
+    if (!status) {
+        *s = (qkv_look_series){.columns = c->columns,
+                               .read = rows->shape[0] < c->rows ? rows->shape[0] : c->rows};
+        status = take_series_rows(l, rows);
+    }
+    qkv_array_free(&own);
+    return status ? status : qkv__look_steps(l, 0, "steps", 0, c->patch,
+                                             qkv_series_tokens(c, s->read));
+}
+
+static qkv_status run_series_classes(qkv__looking *l)
+{
+    qkv_tape *t = l->p->tape;
+    const qkv_real *window = l->window;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    const qkv_series_batch in = {.data = &window, .lengths = &l->out->series.read, .count = 1};
+    qkv_tensor *y = qkv_softmax(t, qkv_series_class_logits(l->p->model, t, &in));
+    const qkv_real *p = qkv_data(t, y);
+    return p ? qkv__look_classes(l, p, qkv_dim(y, -1)) : qkv_tape_status(t);
+}
+
+const qkv__look_kind qkv__look_series_classes = {
+    .can = QKV_CAN_CLASSIFY_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
+    .prepare = prepare_series_classes, .run = run_series_classes};

@@ -49,7 +49,8 @@ typedef struct qkv__look_kind {
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
-    qkv__look_colorizer, qkv__look_forecaster, qkv__look_filler;
+    qkv__look_colorizer, qkv__look_forecaster, qkv__look_filler,
+    qkv__look_series_classes;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@ static struct {
     qkv_task task;
     qkv_series series;
     qkv_series_batch batch;
+    qkv_series_set set;
     qkv_generation generation;
     qkv_hub_save_options save;
     qkv_beam_search *search;
@@ -140,6 +141,9 @@ enum {
     S(qkv_embed_evaluate, VECTORS, (m, t, NULL, NULL, 0, &a.score.recall))                         \
     S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
     S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
+    S(qkv_task_classify_series, KINDS_OF, (&a.task, m, &a.set, NULL, 0, 1))                        \
+    S(qkv_classify_series_evaluate, KINDS_OF, (m, t, &a.set, 0, &a.score.classify))                \
+    S(qkv_classify_series, KINDS_OF, (m, &a.batch, NULL))                                          \
     S(qkv_task_fill, GAPS, (&a.task, m, &a.series, NULL, 1))                                       \
     S(qkv_fill_evaluate, GAPS, (m, t, &a.series, 0, &a.score.fill))                                \
     S(qkv_task_embed_images, VIEWS, (&a.task, m, NULL, NULL, NULL, 1))                             \
