@@ -29,6 +29,18 @@ static qkv_status look_read_rows(const qkv__looking *l, size_t columns, load_fn 
     return load(own, l->p->model, l->in->series);
 }
 
+qkv_status qkv__look_sample_rows(const qkv_pipeline *p, qkv_array *out)
+{
+    const qkv_forecast_config *f = qkv_model_config(p->model);
+    const qkv_series_config *c = qkv_model_config(p->model);
+    *out = (qkv_array){0};
+    if (qkv_model_can(p->model, QKV_CAN_FORECAST))
+        return qkv__series_make(out, p->ctx, f->context, f->columns, NULL);
+    if (qkv_model_can(p->model, QKV_CAN_FILL_SERIES | QKV_CAN_CLASSIFY_SERIES))
+        return qkv__series_make(out, p->ctx, c->rows, c->columns, NULL);
+    return QKV_OK;
+}
+
 static qkv_status copy_names(qkv__looking *l, char *const *names)
 {
     qkv_look_series *s = &l->out->series;

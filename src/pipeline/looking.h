@@ -75,6 +75,10 @@ char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
 
+/* Rows of zeros that a model of series reads; other models: none, data NULL. Freed with
+ * qkv_array_free, after a failure, too. */
+qkv_status qkv__look_sample_rows(const qkv_pipeline *p, qkv_array *out);
+
 /* ---- series, look_curve.c -------------------------------------------------------------------- */
 
 void qkv__look_free_series(qkv_look_series *s, qkv_context *ctx);
