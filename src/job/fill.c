@@ -174,7 +174,7 @@ static qkv_status fill_sample(void *user, qkv_tape *t, qkv_samples *out)
     size_t first = (c->rows - gap) / 2;
     const qkv_real *truth = s->data + (s->rows - c->rows) * C;
     qkv_real *seen = qkv_calloc(ctx, c->rows, 2 * C * sizeof *seen);
-    qkv_real *filled = seen + c->rows * C;
+    qkv_real *filled = seen ? seen + c->rows * C : NULL;
     qkv_str text;
     (void)t;
     qkv_str_init(&text, ctx);
