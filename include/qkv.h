@@ -64,6 +64,7 @@
 #include <qkv/sample_codes.h>
 #include <qkv/score.h>
 #include <qkv/segment.h>
+#include <qkv/series.h>
 #include <qkv/string.h>
 #include <qkv/task.h>
 #include <qkv/tensor.h>

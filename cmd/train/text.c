@@ -87,11 +87,14 @@ static const char *const classify_examples[] = {
     "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
     "qkv train classify --data photos --minutes 60 --out runs/photos",
     "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
+    "qkv train classify --data walks.csv --channels 3 --out runs/steps",
     NULL};
 
 CLI_COMMAND(cli_train_classify, 230) = {
-    .manual = {.name = "train classify", .summary = "train a model to label texts or images",
-               .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = classify_examples,
+    .manual = {.name = "train classify",
+               .summary = "train a model to label texts, images or series",
+               .usage = "--data TSV|DIR|TAR|IDX|CSV --out DIR [options]",
+               .examples = classify_examples,
                .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
                        "texts; labels are any words. --init goes on from a model that learnt to "
                        "guess hidden words (qkv train mlm) or from a classifier. Evaluates on what "
@@ -109,6 +112,9 @@ CLI_COMMAND(cli_train_classify, 230) = {
                        "time: --crop-pad 4, --flip (--no-flip where left and right differ, as in "
                        "letters), --cutmix 1 for half of them (--mix 0.5). Evaluates on accuracy "
                        "and loss.\n\n"
+                       "Series: learns from a .csv file's lines of a label and the values of a "
+                       "series, step after step (--channels of each), of any length. Evaluates on "
+                       "accuracy and loss.\n\n"
                        "Without --steps or --minutes it takes 5 minutes."},
     .job = "classify", .run = train_run};
 
@@ -127,3 +133,20 @@ CLI_COMMAND(cli_train_forecast, 240) = {
                        "columns. --out becomes a model directory; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
     .job = "forecast", .run = train_run};
+
+static const char *const fill_examples[] = {
+    "qkv train fill --data load.csv --context 168 --minutes 2 --out runs/gaps",
+    "qkv train fill --data load.csv --columns load,wind --mask-span 24 --out runs/b",
+    "qkv train fill --data load.csv --minutes 2 --out runs/gaps --resume", NULL};
+
+CLI_COMMAND(cli_train_fill, 245) = {
+    .manual = {.name = "train fill", .summary = "train a model to fill gaps in rows of numbers",
+               .usage = "--data CSV --out DIR [options]", .examples = fill_examples,
+               .text = "Hides spans of known values, other ones each time, and learns to predict "
+                       "them from what is before and behind. The data may have gaps of their own: "
+                       "empty cells, NaN, NA. Evaluates on the last rows of the data, beside "
+                       "linear interpolation and the last value again. The first line may name "
+                       "the columns. qkv fill uses the model. --out becomes a model "
+                       "directory; train/ in it keeps what --resume needs. Without --steps or "
+                       "--minutes it takes 5 minutes."},
+    .job = "fill", .run = train_run};

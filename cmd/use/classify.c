@@ -1,4 +1,4 @@
-/* classify.c - `qkv classify`: labels for texts and for images. */
+/* classify.c - `qkv classify`: labels for texts, images and series. */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +65,20 @@ static int classify_texts(job *j, const settings *s)
         status = qkv_pipeline_classify_lines(j->p, s->file ? s->file : "/dev/stdin", on_text, j);
     qkv_free(j->c->ctx, texts);
     return status ? cli_error(j->c) : j->code;
+}
+
+/* ---- series ------------------------------------------------------------------------------- */
+
+static int classify_series(job *j, const settings *s)
+{
+    const qkv_strings *args = &j->c->args;
+    size_t count = s->file ? 1 : args->count - 1;
+    if (!count)
+        return cli_usage(j->c, "%s labels series: no file is named", args->items[0]);
+    for (size_t i = 0; i < count && j->code == CLI_DONE; i++)
+        if (qkv_pipeline_classify_series(j->p, s->file ? s->file : args->items[i + 1], on_text, j))
+            return cli_error(j->c);
+    return j->code;
 }
 
 /* ---- images ---------------------------------------------------------------------------- */
@@ -149,6 +163,8 @@ static int classify_run(cli *c, int argc, char **argv)
     int code = CLI_DONE;
     if (qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]))
         code = cli_error(c);
+    else if (qkv_model_can(qkv_pipeline_model(j.p), QKV_CAN_CLASSIFY_SERIES))
+        code = classify_series(&j, &s);
     else
         code = qkv_model_can(qkv_pipeline_model(j.p), QKV_CAN_CLASSIFY_IMAGES)
                    ? classify_images(&j, &s)
@@ -160,20 +176,23 @@ static int classify_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv classify runs/reviews \"a funny , moving film\"",
     "qkv classify runs/reviews --file texts.txt --json > answers.jsonl",
-    "qkv classify runs/photos cat.jpg dog.png", NULL};
+    "qkv classify runs/photos cat.jpg dog.png",
+    "qkv classify runs/steps walks.csv", NULL};
 
 static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                       {NULL, NULL, NULL}};
 
 CLI_COMMAND(cli_classify, 430) = {
-    .manual = {.name = "classify", .summary = "label texts or images",
-               .usage = "DIR [TEXT... | IMAGE... | --file FILE]", .examples = examples,
+    .manual = {.name = "classify", .summary = "label texts, images or series",
+               .usage = "DIR [TEXT... | IMAGE... | CSV... | --file FILE]", .examples = examples,
                .text = "The likeliest label of each text, or pair of texts with a tab between, "
                        "and its probability: a line for every text, in order. --json: objects "
                        "{\"label\", \"probs\": {label: probability}}.\n\n"
                        "With a model of images: of each PNG or JPEG, and of all images of "
                        "each folder, tar or idx file, the 5 likeliest labels; --json: objects "
                        "that begin with \"file\". What cannot be read is named and passed "
-                       "over; the exit code is 1 then.",
+                       "over; the exit code is 1 then.\n\n"
+                       "With a model of series: of each line of each CSV file, values step after "
+                       "step without a label; answers are those of texts.",
                .presets = presets},
     .own = {&table}, .run = classify_run};

@@ -1,12 +1,25 @@
-/* fill.c - `qkv fill`: what may stand where a text says [MASK]. */
+/* fill.c - `qkv fill`: what may stand where a text says [MASK], and where a series has gaps. */
+#include <math.h>
 #include <stdio.h>
 
 #include "core/cli.h"
 
 typedef struct {
+    const char *out;
+} settings;
+
+static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, .offset = offsetof(settings, out), .value = "F.csv",
+     .help = "of a series: the file that is written; else standard output"},
+};
+static const qkv_option_table table = {"Series", rows, sizeof rows / sizeof *rows, 0};
+
+typedef struct {
     cli *c;
     int code;
 } job;
+
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static int fill_put_json(const job *j, const qkv_filled *f)
 {
@@ -35,17 +48,84 @@ static bool on_mask(void *user, const qkv_filled *f)
     return true;
 }
 
+/* ---- series ---------------------------------------------------------------------------------- */
+
+/* Seven digits: what a float is good for. */
+static void put_csv(qkv_str *out, const qkv_array *y)
+{
+    size_t columns = y->shape[1];
+    for (size_t j = 0; j < columns && y->names; j++)
+        qkv_str_printf(out, "%s%s", y->names[j], j + 1 < columns ? "," : "\n");
+    for (size_t i = 0; i < y->count; i++)
+        qkv_str_printf(out, "%.7g%s", (double)y->data[i], (i + 1) % columns ? "," : "\n");
+}
+
+/* The rows, and the values that were missing: [row, column] from 0. */
+static int series_json(cli *c, const qkv_array *before, const qkv_array *y)
+{
+    size_t columns = y->shape[1];
+    qkv_json_writer w = cli_object(c);
+    if (y->names)
+        qkv_json_put_strings(&w, "columns", (const char *const *)y->names, columns);
+    qkv_json_begin_array(&w, "rows");
+    for (size_t i = 0; i < y->shape[0]; i++) {
+        qkv_json_begin_array(&w, NULL);
+        for (size_t j = 0; j < columns; j++)
+            qkv_json_put_float(&w, NULL, (float)y->data[i * columns + j]);
+        qkv_json_end_array(&w);
+    }
+    qkv_json_end_array(&w);
+    qkv_json_begin_array(&w, "filled");
+    for (size_t i = 0; i < y->count; i++)
+        if (!isfinite(before->data[i]))
+            qkv_json_put_sizes(&w, NULL, (size_t[]){i / columns, i % columns}, 2);
+    qkv_json_end_array(&w);
+    return cli_answer(c, &w);
+}
+
+static int fill_series(cli *c, qkv_pipeline *p, const char *out)
+{
+    qkv_array before, y;
+    if (qkv_pipeline_fill_series_file(p, c->args.items[1], &before, &y))
+        return cli_error(c);
+    size_t filled = 0;
+    for (size_t i = 0; i < before.count; i++)
+        filled += isfinite(before.data[i]) == 0;
+    qkv_str text;
+    qkv_str_init(&text, c->ctx);
+    put_csv(&text, &y);
+    int code = CLI_DONE;
+    if (text.failed || (out && qkv_file_write(c->ctx, out, text.data, text.len)))
+        code = cli_error(c);
+    else if (c->common.json)
+        code = series_json(c, &before, &y);
+    else if (!out)
+        (void)fwrite(text.data, 1, text.len, stdout);
+    if (!code && out)
+        cli_note(c, "%zu of %zu values filled in", filled, before.count);
+    qkv_str_free(&text);
+    qkv_array_free(&before);
+    qkv_array_free(&y);
+    return code ? code : cli_flush();
+}
+
 static int fill_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
+    settings s;
     qkv_pipeline_fill_options o;
     qkv_pipeline *p = NULL;
     cli_bind(c, qkv_pipeline_fill_table(), &o);
+    cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 2, 2))
         return CLI_USAGE;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
-    if (!status)
+    if (!status && qkv_model_can(qkv_pipeline_model(p), QKV_CAN_FILL_SERIES))
+        j.code = fill_series(c, p, s.out);
+    else if (!status && s.out)
+        j.code = cli_usage(c, "--out is for series; %s fills in words", c->args.items[0]);
+    else if (!status)
         status = qkv_pipeline_fill(p, c->args.items + 1, 1, &o, on_mask, &j);
     qkv_pipeline_close(p);
     return status ? cli_error(c) : j.code;
@@ -53,13 +133,18 @@ static int fill_run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv fill runs/words \"the [MASK] sat on the [MASK] .\"",
-    "qkv fill runs/words \"the [MASK] sat .\" --top-k 3 --json", NULL};
+    "qkv fill runs/words \"the [MASK] sat .\" --top-k 3 --json",
+    "qkv fill runs/gaps measured.csv --out filled.csv", NULL};
 
 CLI_COMMAND(cli_fill, 420) = {
-    .manual = {.name = "fill", .summary = "guess the hidden words of a text",
-               .usage = "DIR TEXT [--top-k K]", .examples = examples,
+    .manual = {.name = "fill", .summary = "guess hidden words, or missing numbers",
+               .usage = "DIR TEXT [--top-k K] | DIR CSV [--out F.csv]", .examples = examples,
                .text = "The likeliest tokens for every [MASK] in the text, one mask after "
                        "another, with their probabilities. --json: an object a mask, "
-                       "{\"fills\": [{\"token\", \"prob\"}, ..]}."},
-    .library = {qkv_pipeline_fill_table},
+                       "{\"fills\": [{\"token\", \"prob\"}, ..]}.\n\n"
+                       "With a model of qkv train fill: the columns of a CSV file that the model "
+                       "was trained on, whose missing values (empty cells, NaN, NA, N/A, null, ?, "
+                       "-; in a file of one column also empty lines) are filled in. --json: "
+                       "{\"columns\", \"rows\", \"filled\": [[row, column], ..]}, from 0."},
+    .library = {qkv_pipeline_fill_table}, .own = {&table},
     .run = fill_run};

@@ -163,7 +163,8 @@ static int look_run(cli *c, int argc, char **argv)
         return cli_fail("--change: not together with --patch");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
-    if (!o.panels && (o.among || o.pixel || o.truth))
+    patch.pixel = o.pixel;
+    if (!o.panels && !s.corrupt && (o.among || o.pixel || o.truth))
         return cli_fail("%s: for panels: --panel, --out or --json expected beside it",
                         o.among ? "--among" : o.pixel ? "--pixel" : "--truth");
     cli_listen_notes(c);

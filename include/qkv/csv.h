@@ -19,5 +19,10 @@ qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path);
 qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
                                 const char *const *columns, size_t count);
 
+/* The same of columns in which values may be missing: an empty cell, NaN, NA, N/A, null, ? or - is
+ * NaN; in a file of one column so is an empty line, but not at the end. */
+qkv_status qkv_csv_load_gaps(qkv_array *out, qkv_context *ctx, const char *path,
+                             const char *const *columns, size_t count);
+
 QKV_END_DECLS
 #endif

@@ -7,6 +7,7 @@
 #include <qkv/forecast.h>
 #include <qkv/hub.h>
 #include <qkv/model.h>
+#include <qkv/series.h>
 #include <qkv/texts.h>
 
 QKV_BEGIN_DECLS
@@ -87,6 +88,16 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
  * are appended to the history, which requires that all columns are targets. QKV_E_ARGUMENT: too few
  * rows, wrong columns, or a roll-out without all targets; QKV_E_NUMERIC: values beyond a float. */
 qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out);
+
+/* Probabilities of the classes of each series: probs (count, classes). QKV_E_ARGUMENT: a series is
+ * longer than the model reads. */
+qkv_status qkv_classify_series(qkv_model *m, const qkv_series_batch *in, qkv_real *probs);
+
+/* Copies a series to out (rows, columns) with what is missing (NaN) filled in, in the data's units.
+ * A series longer than the model reads is read in windows that overlap by half; each value is taken
+ * from the window that has most rows on both sides of it. QKV_E_ARGUMENT: wrong columns;
+ * QKV_E_NUMERIC: values beyond a float. */
+qkv_status qkv_fill_series(qkv_model *m, const qkv_series *series, qkv_real *out);
 
 /* ---- beam search --------------------------------------------------------------------------- */
 

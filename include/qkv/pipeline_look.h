@@ -233,7 +233,7 @@ typedef struct {
     int at;             /* where the answer is: a target position (translator), a position (language
                            model), a row (forecaster). -1: the last one of a language model, the
                            mask that both texts have, else where the two answers differ most  -1 */
-    const char *pixel;  /* "ROW,COLUMN" of an image of the model's own size; NULL: as at -1  NULL */
+    const char *pixel;  /* "X,Y" in an image of the model's own size; NULL: as at -1  NULL */
     double mask;        /* of qkv_pipeline_look_options                                    0.75 */
     uint64_t seed;      /*                                                                    0 */
 } qkv_pipeline_patch_options;

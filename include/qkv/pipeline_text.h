@@ -180,5 +180,25 @@ qkv_status qkv_pipeline_forecast_file(qkv_pipeline *p, const char *path,
                                       const qkv_pipeline_forecast_options *options,
                                       qkv_array *history, qkv_array *out);
 
+/* ---- classes of series ---------------------------------------------------------------------- */
+
+/* Labels the series of a file of lines V1,V2,..: the values of a series, step after step (of as
+ * many numbers as the model's rows have); commas, semicolons or tabs between, empty cells at the
+ * end are left out. What is longer than the model reads is cut. */
+qkv_status qkv_pipeline_classify_series(qkv_pipeline *p, const char *path, qkv_classified_fn *fn,
+                                        void *user);
+
+/* ---- gaps in series ------------------------------------------------------------------------- */
+
+/* Fills in what is missing (NaN) of a series (rows, columns) with the training columns in their
+ * order. *out receives its rows with its column names. Free it with qkv_array_free. On failure *out
+ * is zeroed. */
+qkv_status qkv_pipeline_fill_series(qkv_pipeline *p, const qkv_array *rows, qkv_array *out);
+/* The same of a CSV file (qkv_csv_load_gaps), in which the model's columns are found by name. rows,
+ * if not NULL, receives what was read; free it with qkv_array_free. On failure both arrays are
+ * zeroed. */
+qkv_status qkv_pipeline_fill_series_file(qkv_pipeline *p, const char *path, qkv_array *rows,
+                                         qkv_array *out);
+
 QKV_END_DECLS
 #endif

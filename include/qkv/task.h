@@ -6,6 +6,7 @@
 #include <qkv/forecast.h>
 #include <qkv/model.h>
 #include <qkv/records.h>
+#include <qkv/series.h>
 #include <qkv/tokens.h>
 
 QKV_BEGIN_DECLS
@@ -252,6 +253,47 @@ typedef struct {
  * spaced (0: all). t is reset and used without recording. */
 qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series,
                                  size_t limit, qkv_forecast_score *out);
+
+/* ---- classes of series ---------------------------------------------------------------------- */
+
+/* A task that trains a qkv_series_classifier. A sample is one series, shuffled in every epoch.
+ * smoothing: label smoothing, [0, 1). train, valid (NULL: nothing is held out) and the model must
+ * outlive the task. QKV_E_ARGUMENT: a series is too long, or a class too many. On failure out->self
+ * is NULL. */
+qkv_status qkv_task_classify_series(qkv_task *out, qkv_model *model, const qkv_series_set *train,
+                                    const qkv_series_set *valid, double smoothing, uint64_t seed);
+
+/* limit: number of series, evenly spaced (0: all). t is reset and used without recording. */
+qkv_status qkv_classify_series_evaluate(qkv_model *m, qkv_tape *t, const qkv_series_set *set,
+                                        size_t limit, qkv_classify_score *out);
+
+/* ---- filling gaps --------------------------------------------------------------------------- */
+
+/* A task that trains a qkv_series_filler on windows of its rows: known values are hidden in spans
+ * and predicted; the loss is their squared error in the training rows' standard deviations, the
+ * mean over a window, then over windows. The series may have missing values (NaN), which nothing is
+ * learnt from. An epoch has each window once. valid without data: nothing is held out. The data of
+ * both and the model must outlive the task. QKV_E_ARGUMENT: too few rows. On failure out->self is
+ * NULL. */
+qkv_status qkv_task_fill(qkv_task *out, qkv_model *model, const qkv_series *train,
+                         const qkv_series *valid, uint64_t seed);
+
+/* Means over the values that were hidden. */
+typedef struct {
+    double loss;     /* squared error, in the training rows' standard deviations */
+    double mse, mae; /* in the data's units */
+    double interpolation, last; /* squared errors like mse of two baselines: the line between the
+                                   neighbours, and the last value again */
+    double ratio;    /* loss divided by that of the better baseline */
+    size_t values;   /* hidden */
+    size_t rows, all; /* in the windows that were read; in all windows */
+} qkv_fill_score;
+
+/* Hides values in windows that begin a quarter of their rows apart, the same ones in every call.
+ * limit: approximate number of rows, in whole windows, evenly spaced (0: all). t is reset and used
+ * without recording. */
+qkv_status qkv_fill_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series, size_t limit,
+                             qkv_fill_score *out);
 
 QKV_END_DECLS
 #endif

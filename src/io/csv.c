@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/csv_cells.h"
 #include "io/file.h"
 #include "qkv/csv.h"
 
@@ -21,6 +22,7 @@ typedef struct {
     size_t *place;             /* (taken) the columns that they are, from 0 */
     size_t taken;
     bool finite; /* values must be */
+    bool gaps;   /* or may be missing */
 } reader;
 
 /* Cuts the text at its next newline; NULL at its end. *text moves on. */
@@ -125,6 +127,15 @@ static char find_separator(const char *line)
     return ' ';
 }
 
+bool qkv__csv_missing(const char *field)
+{
+    static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "NAN", "null", "?", "-"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strcmp(field, marks[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool has_words(const reader *r, const char *line, bool *failed)
 {
     double ignored;
@@ -132,7 +143,8 @@ static bool has_words(const reader *r, const char *line, bool *failed)
     char *copy = qkv_strdup(r->ctx, line), *rest = copy;
     *failed = !copy;
     for (char *field; copy && (field = next_field(r, &rest));)
-        words = words || (*field && !csv_is_number(field, &ignored));
+        words = words || (*field && !csv_is_number(field, &ignored) &&
+                          !(r->gaps && qkv__csv_missing(field)));
     if (copy)
         qkv_free(r->ctx, copy);
     return words;
@@ -230,8 +242,11 @@ static qkv_status csv_append(reader *r, size_t column, const char *field)
 {
     double value;
     const char *name = r->array->names && column < r->columns ? r->array->names[column] : NULL;
-    bool number = csv_is_number(field, &value);
-    if (!number || (r->finite && !isfinite(value)))
+    bool missing = r->gaps && qkv__csv_missing(field);
+    bool number = missing || csv_is_number(field, &value);
+    if (missing)
+        value = (double)NAN;
+    if (!number || (r->finite && !missing && !isfinite(value)))
         return qkv_fail(r->ctx, QKV_E_FORMAT,
                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
                         r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
@@ -282,15 +297,28 @@ static qkv_status csv_read_row(reader *r, char *line)
     return status;
 }
 
+/* Rows of a file of one column, which an empty line leaves out. */
+static qkv_status add_missing(reader *r, size_t count)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = csv_append(r, 0, "");
+        r->rows += !status;
+    }
+    return status;
+}
+
 static qkv_status csv_read_text(reader *r, char *text, size_t size)
 {
     const char *end = text + size;
     qkv_status status = QKV_OK;
+    size_t empty = 0; /* lines, before one that is not */
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3;
     for (char *line; !status && (line = csv_next_line(&text, end));) {
         r->line++;
         const char *first = line + strspn(line, " \t");
+        empty += !*first && r->gaps && r->columns == 1;
         if (!*first || *first == '#')
             continue;
         bool failed = false, header = false;
@@ -298,7 +326,10 @@ static qkv_status csv_read_text(reader *r, char *text, size_t size)
             r->separator = find_separator(line);
             header = has_words(r, line, &failed);
         }
-        status = failed ? QKV_E_MEMORY : header ? csv_read_names(r, line) : csv_read_row(r, line);
+        status = failed ? QKV_E_MEMORY : add_missing(r, empty);
+        empty = 0;
+        if (!status)
+            status = header ? csv_read_names(r, line) : csv_read_row(r, line);
     }
     if (!status && !r->rows)
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected rows of numbers, found none",
@@ -342,4 +373,11 @@ qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *pa
 {
     return csv_load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
                               .taken = count, .finite = true});
+}
+
+qkv_status qkv_csv_load_gaps(qkv_array *out, qkv_context *ctx, const char *path,
+                             const char *const *columns, size_t count)
+{
+    return csv_load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
+                              .taken = count, .finite = true, .gaps = true});
 }

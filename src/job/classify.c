@@ -1,5 +1,7 @@
-/* classify.c - what texts and images share when classes are learnt. */
+/* classify.c - what texts, images and series share when classes are learnt. */
 #include "job/classify.h"
+
+#include <string.h>
 
 #include "qkv/image_list.h"
 
@@ -7,7 +9,8 @@
 static const qkv_option common_rows[] = {
     {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
      .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or images: a "
-                              "folder with a folder for each class, a tar of such, an idx file"},
+                              "folder with a folder for each class, a tar of such, an idx file. Or "
+                              "series: a .csv file of lines label,value,value,..."},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
      .help = "the same to evaluate on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
@@ -21,4 +24,10 @@ static const qkv_option common_rows[] = {
 const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
                                              sizeof common_rows / sizeof *common_rows, 0};
 
-size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_image_list(data); }
+size_t qkv__job_classify_variant(const char *data)
+{
+    size_t length = strlen(data);
+    if (length > 4 && strcmp(data + length - 4, ".csv") == 0)
+        return 2;
+    return length && qkv_is_image_list(data);
+}

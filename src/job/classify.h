@@ -1,20 +1,20 @@
-/* classify.h - the two variants of the job "classify": texts and images. */
+/* classify.h - the variants of the job "classify": texts, images, series. */
 #ifndef QKV_SRC_JOB_CLASSIFY_H
 #define QKV_SRC_JOB_CLASSIFY_H
 
 #include "job/run.h"
 
-/* Settings of both. */
+/* Settings of all. */
 typedef struct {
     const char *data, *valid, *valid_last, *model;
     double smoothing;
 } qkv__classify_options;
 extern const qkv_option_table qkv__classify_table;
 
-/* The variant of images, which that of texts names. */
-extern const qkv__job_kind qkv__classify_images;
+/* The variants of images, which that of texts names, and of series, which that of images names. */
+extern const qkv__job_kind qkv__classify_images, qkv__classify_series_kind;
 
-/* Which one a file or folder is for: 0, or 1 for images. */
+/* Which one a file or folder is for: 0, 1 for images, 2 for series (.csv). */
 size_t qkv__job_classify_variant(const char *data);
 
 #endif

@@ -158,4 +158,5 @@ const qkv__job_kind qkv__classify_images = {
     .open = qkv__image_open, .begin = classify_images_begin, .close = qkv__image_close,
     .sample = classify_images_sample,
     .fixed = fixed, .task_tables = task_tables,
-    .about = "images", .sizes = {qkv_cct_type, qkv_vit_type}};
+    .about = "images", .sizes = {qkv_cct_type, qkv_vit_type},
+    .other = &qkv__classify_series_kind};

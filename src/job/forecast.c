@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "job/name_list.h"
 #include "job/run.h"
 #include "job/sample.h"
 #include "pipeline/run_data.h"
@@ -54,47 +55,8 @@ typedef struct {
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* What is between commas. */
-typedef struct {
-    char *text;
-    const char **items;
-    size_t count;
-} names;
-
-static void free_names(const job *j, names *n)
-{
-    qkv_free(j->base.ctx, n->text);
-    qkv_free(j->base.ctx, n->items);
-}
-
-/* list may be NULL: none. room: for so many more. */
-static qkv_status cut_names(const job *j, names *n, const char *list, size_t room)
-{
-    qkv_context *ctx = j->base.ctx;
-    list = list ? list : "";
-    *n = (names){.text = qkv_strdup(ctx, list)};
-    n->items = qkv_calloc(ctx, strlen(list) + 1 + room, sizeof *n->items);
-    if (!n->text || !n->items)
-        return QKV_E_MEMORY;
-    for (char *at = n->text, *comma; at && *n->text; at = comma) {
-        comma = strchr(at, ',');
-        if (comma)
-            *comma++ = 0;
-        n->items[n->count++] = at;
-    }
-    return QKV_OK;
-}
-
-static bool contains(const names *n, const char *name)
-{
-    for (size_t i = 0; i < n->count; i++)
-        if (strcmp(n->items[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* wanted: as --columns says, empty when it says nothing. */
-static qkv_status name_columns(job *j, const names *wanted)
+static qkv_status name_columns(job *j, const qkv__name_list *wanted)
 {
     qkv_context *ctx = j->base.ctx;
     size_t n = j->data.shape[1];
@@ -125,7 +87,7 @@ static void swap_columns(job *j, size_t a, size_t b)
     }
 }
 
-static qkv_status targets_first(job *j, const names *targets)
+static qkv_status targets_first(job *j, const qkv__name_list *targets)
 {
     for (size_t k = 0; k < targets->count; k++) {
         size_t at = k;
@@ -145,12 +107,12 @@ static qkv_status targets_first(job *j, const names *targets)
 /* Targets are read even where --columns leaves them out. */
 static qkv_status read_columns(job *j)
 {
-    names targets = {0}, wanted = {0};
-    qkv_status status = cut_names(j, &targets, j->s.target, 0);
+    qkv__name_list targets = {0}, wanted = {0};
+    qkv_status status = qkv__names_cut(&targets, j->base.ctx, j->s.target, 0);
     if (!status)
-        status = cut_names(j, &wanted, j->s.columns, targets.count);
+        status = qkv__names_cut(&wanted, j->base.ctx, j->s.columns, targets.count);
     for (size_t i = 0; i < targets.count && wanted.count && !status; i++)
-        if (!contains(&wanted, targets.items[i]))
+        if (!qkv__names_have(&wanted, targets.items[i]))
             wanted.items[wanted.count++] = targets.items[i];
     if (!status)
         status = qkv_csv_load_columns(&j->data, j->base.ctx, j->s.data, wanted.items,
@@ -159,8 +121,8 @@ static qkv_status read_columns(job *j)
         status = name_columns(j, &wanted);
     if (!status)
         status = targets_first(j, &targets);
-    free_names(j, &targets);
-    free_names(j, &wanted);
+    qkv__names_drop(&targets, j->base.ctx);
+    qkv__names_drop(&wanted, j->base.ctx);
     return status;
 }
 

@@ -141,8 +141,9 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
 /* The variant that the value of the deciding setting asks for, with what was set so far. */
 static qkv_status job_choose(qkv_job *j, const char *value)
 {
-    const qkv__job_kind *first = job_find(j->kind->name);
-    const qkv__job_kind *kind = j->kind->variant(value) ? first->other : first;
+    const qkv__job_kind *kind = job_find(j->kind->name);
+    for (size_t i = j->kind->variant(value); i && kind->other; i--)
+        kind = kind->other;
     if (kind == j->kind)
         return QKV_OK;
     if (j->parsed)

@@ -73,8 +73,9 @@ struct qkv__job_kind {
     const qkv_preset *presets;    /* its own defaults */
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
     const char *decides; /* the setting whose value decides between variants; NULL: there is one */
-    size_t (*variant)(const char *value); /* 0: the first, 1: its `other`; value "": not set */
-    const qkv__job_kind *other; /* of the first variant: the second; else NULL */
+    size_t (*variant)(const char *value); /* 0: the first, 1: its `other`, 2: that one's; value
+                                             "": not set */
+    const qkv__job_kind *other; /* the next variant; of the last NULL */
     const char *about; /* what its settings are for that the other has not: "texts" */
     qkv_model_type_fn *sizes[3]; /* whose presets "model" names; NULL at the end */
     unsigned can; /* QKV_CAN_* of the models that it makes; 0: none, they are .. */

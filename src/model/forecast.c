@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "model/forecaster.h"
+#include "model/series_block.h"
 #include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
@@ -128,24 +129,6 @@ static qkv_status forecast_make(qkv_model *base)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void forecast_visit_block(const forecaster *m, qkv__visit *v, const qkv_block_params *p)
-{
-    size_t d = m->c->width, ff = m->c->ff_width;
-    double std = m->c->init_range;
-    qkv__visit_norm(v, "norm1", p->norm1_weight, p->norm1_bias, d);
-    qkv__visit_linear(v, "attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
-    qkv__visit_linear(v, "attn.out", p->out_weight, p->out_bias, 0, d, d, std);
-    if (p->q_weight) {
-        qkv__visit_norm(v, "norm_x", p->norm_x_weight, p->norm_x_bias, d);
-        qkv__visit_linear(v, "cross.q", p->q_weight, p->q_bias, 0, d, d, std);
-        qkv__visit_linear(v, "cross.kv", p->kv_weight, p->kv_bias, 0, 2 * d, d, std);
-        qkv__visit_linear(v, "cross.out", p->out_x_weight, p->out_x_bias, 0, d, d, std);
-    }
-    qkv__visit_norm(v, "norm2", p->norm2_weight, p->norm2_bias, d);
-    qkv__visit_linear(v, "ff.up", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_linear(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
-}
-
 static void forecast_visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
 {
     snprintf(v->name, sizeof v->name, "%s.", s->name);
@@ -156,7 +139,8 @@ static void forecast_visit_stack(const forecaster *m, qkv__visit *v, const tower
         qkv__visit_kind(v, "positions", s->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     for (size_t i = 0; i < s->stack.count; i++) {
         snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
-        forecast_visit_block(m, v, qkv_block_parameters(s->stack.blocks[i]));
+        qkv__visit_series_block(v, qkv_block_parameters(s->stack.blocks[i]), m->c->width,
+                                m->c->ff_width, m->c->init_range);
     }
     snprintf(v->name, sizeof v->name, "%s.", s->name);
     qkv__visit_norm(v, "norm", s->stack.norm_weight, s->stack.norm_bias, m->c->width);

@@ -9,6 +9,7 @@ extern const qkv_option_table qkv__gpt2_config, qkv__llama_config, qkv__prior_co
 extern const qkv_option_table qkv__bert_config, qkv__marian_config, qkv__forecast_config;
 extern const qkv_option_table qkv__vit_config, qkv__cct_config, qkv__mae_config, qkv__vqgan_config;
 extern const qkv_option_table qkv__segmenter_config, qkv__colorizer_config;
+extern const qkv_option_table qkv__series_filler_config, qkv__series_classifier_config;
 
 /* A type's, of those that qkv_model_type_preset lists. */
 typedef const char *qkv__preset_fn(const qkv_model_type *type, size_t i, const char **summary,

@@ -11,20 +11,6 @@ static const qkv_option rows[] = {
 };
 QKV__OPTIONS(qkv_pipeline_forecast, "Forecasting")
 
-/* An array (rows, columns) with the first names of another, where that has some. */
-static qkv_status make_array(qkv_array *out, qkv_context *ctx, size_t rows_of, size_t columns,
-                             char *const *names)
-{
-    *out = (qkv_array){.ctx = ctx, .ndim = 2, .shape = {rows_of, columns},
-                       .count = rows_of * columns};
-    out->data = qkv_calloc(ctx, out->count, sizeof *out->data);
-    out->names = names && out->data ? qkv_calloc(ctx, columns, sizeof *out->names) : NULL;
-    qkv_status status = out->data && (!names || out->names) ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; names && i < columns && !status; i++)
-        status = (out->names[i] = qkv_strdup(ctx, names[i])) ? QKV_OK : QKV_E_MEMORY;
-    return status;
-}
-
 qkv_status qkv_pipeline_forecast(qkv_pipeline *p, const qkv_array *history,
                                  const qkv_pipeline_forecast_options *options, qkv_array *out)
 {
@@ -38,7 +24,7 @@ qkv_status qkv_pipeline_forecast(qkv_pipeline *p, const qkv_array *history,
                         "dimensions, the second of %zu", c->columns, history->ndim,
                         history->ndim > 1 ? history->shape[1] : 0);
     const qkv_series series = qkv__series(history);
-    qkv_status status = make_array(out, p->ctx, n, c->targets, history->names);
+    qkv_status status = qkv__series_make(out, p->ctx, n, c->targets, history->names);
     if (!status)
         status = qkv_forecast(p->model, &series, n, out->data);
     if (status)

@@ -36,7 +36,8 @@ static const qkv_option rows[] = {
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
     {.flag = "pixel", .key = "pixel", .type = QKV_OPT_STRING, FIELD(pixel), .value = "X,Y",
-     .help = "segmenter, colourer: what gave this pixel its class or its colours"},
+     .help = "segmenter, colourer: what gave this pixel its class or its colours; --patch: where "
+             "the answer is, in the model's own size"},
     {.flag = "truth", .key = "truth", .type = QKV_OPT_STRING, FIELD(truth), .value = "MASK",
      .help = "segmenter: the right mask of the image, for IoU by class"},
     {.flag = "hint", .key = "hint", .type = QKV_OPT_LIST, FIELD(hints), .value = "X,Y,#RRGGBB",
@@ -58,7 +59,7 @@ static const qkv__look_kind *const kinds[] = {
     &qkv__look_prior, /* generates, too: before the language models */
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
     &qkv__look_codes_kind, &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter,
-    &qkv__look_colorizer, &qkv__look_forecaster};
+    &qkv__look_colorizer, &qkv__look_forecaster, &qkv__look_filler, &qkv__look_series_classes};
 
 struct qkv_look_tools {
     qkv_head_table *table;

@@ -14,7 +14,7 @@
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 /* Positions, filters and neighbours of patches. */
-static qkv_status add_patches(qkv__looking *l)
+static qkv_status add_patch_panels(qkv__looking *l)
 {
     qkv__look_reading r;
     qkv_image input = {0};
@@ -38,19 +38,19 @@ static qkv_status add_patches(qkv__looking *l)
 static qkv_status panels_masked(qkv__looking *l)
 {
     qkv_status status = qkv__look_reconstruction(l);
-    return status ? status : add_patches(l);
+    return status ? status : add_patch_panels(l);
 }
 
 static qkv_status panels_segmenter(qkv__looking *l)
 {
     qkv_status status = qkv__look_segments(l);
-    return status ? status : add_patches(l);
+    return status ? status : add_patch_panels(l);
 }
 
 static qkv_status panels_colorizer(qkv__looking *l)
 {
     qkv_status status = qkv__look_hints(l);
-    return status ? status : add_patches(l);
+    return status ? status : add_patch_panels(l);
 }
 
 static qkv_status no_image(const qkv__looking *l)
@@ -138,7 +138,7 @@ static qkv_status run_image_classes(qkv__looking *l)
 const qkv__look_kind qkv__look_image_classes = {
     .can = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
     .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches,
+    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patch_panels,
     .patch = &qkv__patch_image_classes};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */

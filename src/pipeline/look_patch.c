@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
      .initial = "resid_pre", .help = "of a layer: resid_pre, resid_mid, attn.out, ff.out, attn.z"},
     {.flag = "heads", .key = "heads", .type = QKV_OPT_BOOL, FIELD(heads),
      .help = "patch each head by itself, at all positions (with --place attn.z, q, k or v)"},
-    {.flag = "pixel", .key = "pixel", .type = QKV_OPT_STRING, FIELD(pixel), .value = "ROW,COLUMN",
+    {.key = "pixel", .type = QKV_OPT_STRING, .flags = QKV_OPT_HIDDEN, FIELD(pixel), .value = "X,Y",
      .help = "where the answer is, in the model's own size; without it where the two differ most"},
     {.key = "at", .type = QKV_OPT_INT, .flags = QKV_OPT_HIDDEN, .min = -1, .max = 16777215,
      FIELD(at), .initial = "-1", .help = "where the answer is: a token or row"},

@@ -50,18 +50,18 @@ static double distance_at(const qkv__patching *j, size_t place)
 
 /* ---- what is measured, and where ------------------------------------------------------------- */
 
-/* "ROW,COLUMN" in an image of so many pixels. */
+/* "X,Y" in an image of so many pixels. */
 static qkv_status patch_pixel(const qkv__patching *j, size_t places, size_t columns, size_t *at)
 {
     char *end;
-    unsigned long row = strtoul(j->o.pixel, &end, 10), column = 0;
+    unsigned long column = strtoul(j->o.pixel, &end, 10), row = 0;
     bool fine = columns && *end == ',';
     if (fine)
-        column = strtoul(end + 1, &end, 10);
+        row = strtoul(end + 1, &end, 10);
     if (!fine || *end || j->o.pixel[0] == '-' || column >= columns || row >= places / columns)
-        return qkv_fail(j->p->ctx, QKV_E_ARGUMENT, columns ? "--pixel: ROW,COLUMN of an image of "
+        return qkv_fail(j->p->ctx, QKV_E_ARGUMENT, columns ? "--pixel: X,Y in an image of "
                         "%zu x %zu expected, found %.60s" : "--pixel: the model does not answer "
-                        "at pixels", columns ? places / columns : 0, columns, j->o.pixel);
+                        "at pixels", columns, columns ? places / columns : 0, j->o.pixel);
     *at = row * columns + column;
     return QKV_OK;
 }
@@ -200,8 +200,8 @@ qkv_status qkv__patch_name(qkv__patching *j)
     if (j->patch->places)
         (void)j->patch->places(&j->clean, &columns);
     if (columns)
-        (void)snprintf(where, sizeof where, "%s %zu,%zu", j->patch->place, j->at / columns,
-                       j->at % columns);
+        (void)snprintf(where, sizeof where, "%s %zu,%zu", j->patch->place, j->at % columns,
+                       j->at / columns);
     else if (j->patch->place)
         (void)snprintf(where, sizeof where, "%s %zu", j->patch->place, j->at);
     out->answer = j->patch->name(&j->clean, j->answer);

@@ -56,7 +56,8 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     enum { SIDE = 16 };
     uint8_t half[SIDE * SIDE * 3];
     const qkv_image grey = {.data = half, .height = SIDE, .width = SIDE, .channels = 3};
-    const qkv_look_input sample = {.text = "a", .second = "a", .image = {.image = &grey}};
+    qkv_array series;
+    qkv_look_input sample = {.text = "a", .second = "a", .image = {.image = &grey}};
     qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
     place_list list = {.out = out};
     qkv_look found;
@@ -64,7 +65,10 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     memset(half, 127, sizeof half);
     o.weights = o.panels = false;
     o.top = 0;
-    qkv_status status = qkv_probe_add(p->tape, NULL, list_place, &list);
+    qkv_status status = qkv__look_sample_rows(p, &series);
+    sample.rows = series.data ? &series : NULL;
+    if (!status)
+        status = qkv_probe_add(p->tape, NULL, list_place, &list);
     if (!status)
         status = qkv_attention_probe_add(p->tape, &(qkv_attention_probe){
             .sequence = -1, .head = -1, .fn = list_weights, .user = &list});
@@ -75,6 +79,7 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     if (!status && list.failed)
         status = QKV_E_MEMORY;
     qkv_probes_clear(p->tape);
+    qkv_array_free(&series);
     if (status)
         qkv_look_places_free(out);
     return status;

@@ -89,7 +89,7 @@ static double class_iou(const segments *s, size_t k)
     return either ? (double)s->both[k] / (double)either : (double)NAN;
 }
 
-static double share_of(const segments *s, size_t count)
+static double class_share_of(const segments *s, size_t count)
 {
     return (double)count / (double)(s->side * s->side);
 }
@@ -146,11 +146,11 @@ static void draw_legend(qkv_drawing *d, const segments *s, qkv_pipeline *p, doub
         qkv__look_draw_swatch(d, 4, y, 14, color);
         (void)snprintf(text, sizeof text, "%.40s", qkv_pipeline_label(p, k));
         qkv_draw_text(d, 26, y + 12, text, NULL);
-        (void)snprintf(text, sizeof text, "%.1f %%", 100 * share_of(s, s->guessed[k]));
+        (void)snprintf(text, sizeof text, "%.1f %%", 100 * class_share_of(s, s->guessed[k]));
         qkv_draw_text(d, 220, y + 12, text, &(qkv_text_style){.anchor = QKV_ANCHOR_END});
         if (s->truth) {
             (void)snprintf(text, sizeof text, "truth %.1f %%, IoU %.3f",
-                           100 * share_of(s, s->given[k]), class_iou(s, k));
+                           100 * class_share_of(s, s->given[k]), class_iou(s, k));
             qkv_draw_text(d, 236, y + 12, text, NULL);
         }
         line++;
@@ -202,9 +202,9 @@ static void put_segments(qkv_json_writer *w, const segments *s, qkv_pipeline *p)
     for (size_t k = 0; k < s->classes; k++) {
         qkv_json_begin_object(w, NULL);
         qkv_json_put_string(w, "label", qkv_pipeline_label(p, k));
-        qkv_json_put_real(w, "share", share_of(s, s->guessed[k]));
+        qkv_json_put_real(w, "share", class_share_of(s, s->guessed[k]));
         if (s->truth) {
-            qkv_json_put_real(w, "truth", share_of(s, s->given[k]));
+            qkv_json_put_real(w, "truth", class_share_of(s, s->given[k]));
             qkv_json_put_real(w, "iou", class_iou(s, k));
         }
         qkv_json_end_object(w);

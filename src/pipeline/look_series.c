@@ -1,4 +1,4 @@
-/* look_series.c - looking inside models of series: forecasters. */
+/* look_series.c - looking inside models of series: forecasters, fillers of gaps. */
 #include "pipeline/looking.h"
 
 #include <math.h>
@@ -6,23 +6,39 @@
 #include <string.h>
 
 #include "pipeline/series.h"
+#include "pipeline/series_set.h"
+#include "qkv/infer.h"
 
 /* ---- the rows -------------------------------------------------------------------------------- */
 
-static qkv_status look_read_rows(const qkv__looking *l, qkv_array *own, const qkv_array **rows)
+typedef qkv_status load_fn(qkv_array *out, const qkv_model *m, const char *path);
+
+static qkv_status look_read_rows(const qkv__looking *l, size_t columns, load_fn *load,
+                                 qkv_array *own, const qkv_array **rows)
 {
-    const qkv_forecast_config *c = qkv_model_config(l->p->model);
     *rows = l->in->rows ? l->in->rows : own;
-    if (l->in->rows && (l->in->rows->ndim != 2 || l->in->rows->shape[1] != c->columns))
+    if (l->in->rows && (l->in->rows->ndim != 2 || l->in->rows->shape[1] != columns))
         return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "a series of (rows, %zu) expected, found %d "
-                        "dimensions, the second of %zu", c->columns, l->in->rows->ndim,
+                        "dimensions, the second of %zu", columns, l->in->rows->ndim,
                         l->in->rows->ndim > 1 ? l->in->rows->shape[1] : 0);
     if (l->in->rows)
         return QKV_OK;
     if (!l->in->series)
         return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: a %s model reads a series: none was given",
                         l->p->dir, l->out->kind);
-    return qkv__series_load(own, l->p->model, l->in->series);
+    return load(own, l->p->model, l->in->series);
+}
+
+qkv_status qkv__look_sample_rows(const qkv_pipeline *p, qkv_array *out)
+{
+    const qkv_forecast_config *f = qkv_model_config(p->model);
+    const qkv_series_config *c = qkv_model_config(p->model);
+    *out = (qkv_array){0};
+    if (qkv_model_can(p->model, QKV_CAN_FORECAST))
+        return qkv__series_make(out, p->ctx, f->context, f->columns, NULL);
+    if (qkv_model_can(p->model, QKV_CAN_FILL_SERIES | QKV_CAN_CLASSIFY_SERIES))
+        return qkv__series_make(out, p->ctx, c->rows, c->columns, NULL);
+    return QKV_OK;
 }
 
 static qkv_status copy_names(qkv__looking *l, char *const *names)
@@ -35,31 +51,38 @@ static qkv_status copy_names(qkv__looking *l, char *const *names)
     return s->names || !names ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* l->window, and the arrays of l->out->series, whose sizes are set, from row s->first on. Answers
+ * are still to come. */
+static qkv_status take_series_rows(qkv__looking *l, const qkv_array *rows)
+{
+    qkv_look_series *s = &l->out->series;
+    size_t n = s->read + s->made, C = s->columns;
+    s->values = qkv_calloc(l->p->ctx, n * C, sizeof *s->values);
+    s->answers = qkv_calloc(l->p->ctx, n * s->targets + 1, sizeof *s->answers);
+    l->window = qkv_calloc(l->p->ctx, s->read * C, sizeof *l->window);
+    if (!s->values || !s->answers || !l->window)
+        return QKV_E_MEMORY;
+    memcpy(l->window, rows->data + s->first * C, s->read * C * sizeof *l->window);
+    for (size_t i = 0; i < n * C; i++)
+        s->values[i] = s->first * C + i < rows->count ? (float)rows->data[s->first * C + i] : NAN;
+    for (size_t i = 0; i < n * s->targets; i++)
+        s->answers[i] = NAN;
+    return copy_names(l, rows->names);
+}
+
 /* The window before the rows that are held back, and what is known behind it. */
 static qkv_status take_window(qkv__looking *l, const qkv_array *rows)
 {
     const qkv_forecast_config *c = qkv_model_config(l->p->model);
-    qkv_look_series *s = &l->out->series;
-    size_t held = l->o.hold_back, all = rows->shape[0], C = c->columns;
+    size_t held = l->o.hold_back, all = rows->shape[0];
     if (held > all || all - held < c->context)
         return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: the model forecasts from %zu rows, found "
                         "%zu, of which %zu are held back", l->in->rows ? "rows" : l->in->series,
                         c->context, all, held);
-    size_t first = all - held - c->context;
-    *s = (qkv_look_series){.columns = C, .targets = c->targets, .first = first,
-                           .read = c->context, .made = c->horizon};
-    size_t n = s->read + s->made;
-    s->values = qkv_calloc(l->p->ctx, n * C, sizeof *s->values);
-    s->answers = qkv_calloc(l->p->ctx, n * c->targets, sizeof *s->answers);
-    l->window = qkv_calloc(l->p->ctx, c->context * C, sizeof *l->window);
-    if (!s->values || !s->answers || !l->window)
-        return QKV_E_MEMORY;
-    memcpy(l->window, rows->data + first * C, c->context * C * sizeof *l->window);
-    for (size_t i = 0; i < n * C; i++)
-        s->values[i] = first * C + i < rows->count ? (float)rows->data[first * C + i] : NAN;
-    for (size_t i = 0; i < s->read * c->targets; i++)
-        s->answers[i] = NAN;
-    return copy_names(l, rows->names);
+    l->out->series = (qkv_look_series){.columns = c->columns, .targets = c->targets,
+                                       .first = all - held - c->context, .read = c->context,
+                                       .made = c->horizon};
+    return take_series_rows(l, rows);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
@@ -91,7 +114,7 @@ static qkv_status prepare_forecaster(qkv__looking *l)
     qkv_array own = {0};
     const qkv_array *rows;
     const qkv_forecast_config *c = qkv_model_config(l->p->model);
-    qkv_status status = look_read_rows(l, &own, &rows);
+    qkv_status status = look_read_rows(l, c->columns, qkv__series_load, &own, &rows);
     if (!status)
         status = take_window(l, rows);
     qkv_array_free(&own);
@@ -175,3 +198,99 @@ const qkv__look_kind qkv__look_forecaster = {
                    {"decoder", "cross", 1, 0, false}},
     .prepare = prepare_forecaster, .run = run_forecaster, .panels = add_forecaster_panels,
     .patch = &qkv__patch_forecaster};
+
+/* ---- fillers --------------------------------------------------------------------------------- */
+
+/* The last rows, as many as the model reads; answers are what is missing in them. */
+static qkv_status prepare_filler(qkv__looking *l)
+{
+    qkv_array own = {0};
+    const qkv_array *rows;
+    const qkv_series_config *c = qkv_model_config(l->p->model);
+    qkv_look_series *s = &l->out->series;
+    qkv_status status = look_read_rows(l, c->columns, qkv__series_load_gaps, &own, &rows);
+    if (!status) {
+        size_t all = rows->shape[0], read = all < c->rows ? all : c->rows;
+        *s = (qkv_look_series){.columns = c->columns, .targets = c->columns, .first = all - read,
+                               .read = read};
+        status = take_series_rows(l, rows);
+    }
+    qkv_array_free(&own);
+    qkv_real *filled = status ? NULL : qkv_calloc(l->p->ctx, s->read * s->columns, sizeof *filled);
+    const qkv_series window = {l->window, s->read, s->columns};
+    if (!status)
+        status = filled ? qkv_fill_series(l->p->model, &window, filled) : QKV_E_MEMORY;
+    for (size_t i = 0; i < s->read * s->columns && !status; i++)
+        if (!isfinite(l->window[i]))
+            s->answers[i] = (float)filled[i];
+    qkv_free(l->p->ctx, filled);
+    return status ? status : qkv__look_steps(l, 0, "steps", 0, c->patch,
+                                             qkv_series_tokens(c, s->read));
+}
+
+static qkv_status run_encoder(qkv__looking *l)
+{
+    qkv_tape *t = l->p->tape;
+    const qkv_real *window = l->window;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    const qkv_series_batch in = {.data = &window, .lengths = &l->out->series.read, .count = 1};
+    (void)qkv_series_hidden(l->p->model, t, &in);
+    return qkv_tape_status(t);
+}
+
+const qkv__look_kind qkv__look_filler = {
+    .can = QKV_CAN_FILL_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
+    .prepare = prepare_filler, .run = run_encoder};
+
+/* ---- classifiers ----------------------------------------------------------------------------- */
+
+/* The first series of a file as one with a row a step, for look_read_rows. */
+static qkv_status load_first(qkv_array *out, const qkv_model *m, const char *path)
+{
+    qkv__series_file file;
+    const qkv_series_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_array){0};
+    qkv_status status = qkv__series_file_load(&file, ctx, path, false, c->columns, c->rows, NULL,
+                                              0);
+    if (!status)
+        status = qkv__series_make(out, ctx, file.set.start[1], c->columns, NULL);
+    if (!status)
+        memcpy(out->data, file.data, out->count * sizeof *out->data);
+    qkv__series_file_free(&file);
+    return status;
+}
+
+static qkv_status prepare_series_classes(qkv__looking *l)
+{
+    qkv_array own = {0};
+    const qkv_array *rows;
+    const qkv_series_config *c = qkv_model_config(l->p->model);
+    qkv_look_series *s = &l->out->series;
+    qkv_status status = look_read_rows(l, c->columns, load_first, &own, &rows);
+    if (!status) {
+        *s = (qkv_look_series){.columns = c->columns,
+                               .read = rows->shape[0] < c->rows ? rows->shape[0] : c->rows};
+        status = take_series_rows(l, rows);
+    }
+    qkv_array_free(&own);
+    return status ? status : qkv__look_steps(l, 0, "steps", 0, c->patch,
+                                             qkv_series_tokens(c, s->read));
+}
+
+static qkv_status run_series_classes(qkv__looking *l)
+{
+    qkv_tape *t = l->p->tape;
+    const qkv_real *window = l->window;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    const qkv_series_batch in = {.data = &window, .lengths = &l->out->series.read, .count = 1};
+    qkv_tensor *y = qkv_softmax(t, qkv_series_class_logits(l->p->model, t, &in));
+    const qkv_real *p = qkv_data(t, y);
+    return p ? qkv__look_classes(l, p, qkv_dim(y, -1)) : qkv_tape_status(t);
+}
+
+const qkv__look_kind qkv__look_series_classes = {
+    .can = QKV_CAN_CLASSIFY_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
+    .prepare = prepare_series_classes, .run = run_series_classes};

@@ -19,7 +19,7 @@ typedef struct {
     /* The residual stream before each layer of the stack that predicts, and after the last. */
     qkv_real **states;
     size_t state_count, state_room, state_size;
-    qkv_real *window, *target; /* of a forecaster: rows read, its forecast in its own scale */
+    qkv_real *window, *target; /* of series: rows read; a forecast in the model's scale */
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
     bool causal[QKV_LOOK_ATTENTIONS]; /* in this model, though not in all of its kind */
@@ -93,7 +93,8 @@ extern const qkv__patch_kind qkv__patch_lm, qkv__patch_words, qkv__patch_text_cl
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
-    qkv__look_colorizer, qkv__look_forecaster, qkv__look_codes_kind, qkv__look_prior;
+    qkv__look_colorizer, qkv__look_forecaster, qkv__look_filler, qkv__look_series_classes,
+    qkv__look_codes_kind, qkv__look_prior;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 
@@ -126,6 +127,9 @@ void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a);
 qkv_tensor *qkv__look_ids(const qkv__looking *l, size_t axis, size_t n);
 /* Row `at` of hidden (n, positions, width), or all of them: QKV__EVERYWHERE. */
 qkv_tensor *qkv__look_at(qkv__looking *l, qkv_tensor *hidden, int at);
+/* Rows of zeros that a model of series reads; other models: none, data NULL. Freed with
+ * qkv_array_free, after a failure, too. */
+qkv_status qkv__look_sample_rows(const qkv_pipeline *p, qkv_array *out);
 
 /* ---- series, look_curve.c -------------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/marian.h"
+#include "qkv/series.h"
 
 /* A block's worth of ops, wide enough that step memory needs several allocations. */
 static qkv_tensor *forward(qkv_tape *t, qkv_param *const *w)
@@ -114,6 +115,9 @@ static const qkv_marian_config marian = {
 static const qkv_forecast_config forecast = {
     .columns = 2, .context = 8, .horizon = 4, .patch = 2, .width = 64, .layers = 2,
     .decoder_layers = 2, .heads = 4, .linear = true};
+static const qkv_series_config encoder = {.columns = 2, .rows = 8, .patch = 2, .width = 64,
+                                          .layers = 2, .heads = 4, .mask = 0.25, .mask_span = 2,
+                                          .classes = 3};
 static const struct {
     const qkv_model_type *(*type)(void);
     const void *config;
@@ -122,6 +126,7 @@ static const struct {
     {qkv_bert_masked_type, &bert}, {qkv_bert_classifier_type, &bert},
     {qkv_marian_type, &marian},   {qkv_translator_type, &marian},
     {qkv_forecast_type, &forecast},
+    {qkv_series_filler_type, &encoder}, {qkv_series_classifier_type, &encoder},
 };
 
 static bool make_model(failing *memory, size_t i)

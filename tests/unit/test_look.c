@@ -187,6 +187,10 @@ static void forecasters(void **state)
     qkv_forecast_config c = *(const qkv_forecast_config *)qkv_model_config(
         qkv_pipeline_model(of(FORECASTER)));
     check_forecaster(of(FORECASTER), 1, false);
+    qkv_look_places places;
+    assert_int_equal(qkv_pipeline_places(of(FORECASTER), &places), QKV_OK);
+    assert_true(places.count > 10);
+    qkv_look_places_free(&places);
     c.decoder_layers = 1;
     for (int causal = 0; causal < 2; causal++) {
         c.causal = causal;

@@ -141,7 +141,7 @@ static void check_grids(const tested *k, const char *place, bool by_head)
     options.place = place;
     options.heads = by_head;
     options.seed = 7;
-    options.pixel = k->kind == VIT ? NULL : "3,5";
+    options.pixel = k->kind == VIT ? NULL : "5,3";
     const qkv_look_input clean = {.image = {.image = &in.image[0]}};
     const qkv_look_input corrupt = {.image = {.image = &in.image[1]}};
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
@@ -230,8 +230,8 @@ static void wrong_patches(void **state)
     static const struct {
         const char *pixel, *answer, *place, *told;
         bool heads;
-    } wrong[] = {{"99,0", NULL, "resid_pre", "--pixel: ROW,COLUMN of an image of", false},
-                 {"1", NULL, "resid_pre", "--pixel: ROW,COLUMN", false},
+    } wrong[] = {{"99,0", NULL, "resid_pre", "--pixel: X,Y in an image of", false},
+                 {"1", NULL, "resid_pre", "--pixel: X,Y", false},
                  {"1,2", "none", "resid_pre", "--answer: one of 3 names such as \"0\"", false},
                  {"1,2", NULL, "cross.out", "--place: the model has no layer.0.cross.out", false},
                  {"1,2", NULL, "ff.out", "--heads: layer.0.ff.out has no heads", true}};

@@ -23,6 +23,8 @@ static struct {
     qkv_lm_cache *cache;
     qkv_task task;
     qkv_series series;
+    qkv_series_batch batch;
+    qkv_series_set set;
     qkv_generation generation;
     qkv_hub_save_options save;
     qkv_beam_search *search;
@@ -37,6 +39,7 @@ static struct {
         qkv_classify_score classify;
         qkv_recall_score recall;
         qkv_forecast_score forecast;
+        qkv_fill_score fill;
         qkv_classify_images_score images;
         qkv_segment_score segment;
         qkv_colorize_score colorize;
@@ -56,6 +59,9 @@ enum {
     BERT = QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT,
     PAIRS = QKV_CAN_TRANSLATE,
     SERIES = QKV_CAN_FORECAST,
+    GAPS = QKV_CAN_FILL_SERIES,
+    KINDS_OF = QKV_CAN_CLASSIFY_SERIES,
+    ENCODER = QKV_CAN_FILL_SERIES | QKV_CAN_CLASSIFY_SERIES,
     VIT = QKV_CAN_CLASSIFY_IMAGES,
     PARTS = QKV_CAN_SEGMENT,
     COLORS = QKV_CAN_COLORIZE,
@@ -95,6 +101,12 @@ enum {
     T(qkv_forecast_forced, SERIES, (m, t, NULL, NULL, 1))                                          \
     T(qkv_forecast_loss, SERIES, (m, t, NULL, NULL))                                               \
     T(qkv_vit_embed, TRUNK, (m, t, NULL))                                                          \
+    S(qkv_series_fit_scale, ENCODER, (m, &a.series))                                               \
+    P(qkv_series_mean, ENCODER, (m))                                                               \
+    P(qkv_series_std, ENCODER, (m))                                                                \
+    T(qkv_series_hidden, ENCODER, (m, t, &a.batch))                                                \
+    T(qkv_series_fill, GAPS, (m, t, &a.batch))                                                     \
+    T(qkv_series_class_logits, KINDS_OF, (m, t, &a.batch))                                         \
     T(qkv_vit_hidden, TRUNK, (m, t, NULL))                                                         \
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
     T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
@@ -132,6 +144,11 @@ enum {
     S(qkv_embed_evaluate, VECTORS, (m, t, NULL, NULL, 0, &a.score.recall))                         \
     S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
     S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
+    S(qkv_task_classify_series, KINDS_OF, (&a.task, m, &a.set, NULL, 0, 1))                        \
+    S(qkv_classify_series_evaluate, KINDS_OF, (m, t, &a.set, 0, &a.score.classify))                \
+    S(qkv_classify_series, KINDS_OF, (m, &a.batch, NULL))                                          \
+    S(qkv_task_fill, GAPS, (&a.task, m, &a.series, NULL, 1))                                       \
+    S(qkv_fill_evaluate, GAPS, (m, t, &a.series, 0, &a.score.fill))                                \
     S(qkv_task_embed_images, VIEWS, (&a.task, m, NULL, NULL, NULL, 1))                             \
     S(qkv_embed_images, VIEWS, (m, t, NULL, NULL, 1, true, NULL))                                  \
     S(qkv_task_classify_images, VIT, (&a.task, m, NULL, NULL, NULL, 1))                            \
@@ -160,6 +177,7 @@ enum {
     S(qkv_classify, TEXT, (m, NULL, NULL, 1, NULL, &a.cut))                                        \
     S(qkv_embed_texts, VECTORS, (m, NULL, NULL, 1, NULL, &a.cut))                                  \
     S(qkv_forecast, SERIES, (m, &a.series, 1, NULL))                                               \
+    S(qkv_fill_series, GAPS, (m, &a.series, NULL))                                                 \
     S(qkv_beam_search_create, PAIRS, (&a.search, m, &a.generation))                                \
     V(qkv_generation_defaults, PAIRS, (&a.generation, m))                                          \
     S(qkv_hub_load_generation, PAIRS, (&a.generation, m, "none"))                                  \
