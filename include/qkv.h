@@ -9,6 +9,7 @@
 #include <qkv/bert.h>
 #include <qkv/chart.h>
 #include <qkv/classify_images.h>
+#include <qkv/clip.h>
 #include <qkv/codes.h>
 #include <qkv/color.h>
 #include <qkv/colorize.h>

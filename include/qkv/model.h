@@ -30,7 +30,8 @@ enum {
     QKV_CAN_ENCODE_IMAGES = 1 << 10,  /* qkv_vqgan_*, qkv_images_encode */
     QKV_CAN_COMPARE_IMAGES = 1 << 11, /* qkv_perceptual_* */
     QKV_CAN_EMBED_TEXT = 1 << 12,     /* qkv_bert_vectors, qkv_embed_texts */
-    QKV_CAN_EMBED_IMAGES = 1 << 13    /* qkv_vit_vectors, qkv_embed_images */
+    QKV_CAN_EMBED_IMAGES = 1 << 13,   /* qkv_vit_vectors, qkv_embed_images */
+    QKV_CAN_EMBED_BOTH = 1 << 14      /* qkv_clip_*, qkv_embed_texts, qkv_embed_images */
 };
 
 /* The passes that qkv_model_flops counts. */
