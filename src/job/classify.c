@@ -21,4 +21,8 @@ static const qkv_option common_rows[] = {
 const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
                                              sizeof common_rows / sizeof *common_rows, 0};
 
-size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_image_list(data); }
+const char *const qkv__classify_decides[] = {"data", NULL};
+size_t qkv__job_classify_variant(const char *const *values)
+{
+    return *values[0] && qkv_is_image_list(values[0]);
+}

@@ -14,7 +14,8 @@ extern const qkv_option_table qkv__classify_table;
 /* The variant of images, which that of texts names. */
 extern const qkv__job_kind qkv__classify_images;
 
-/* Which one a file or folder is for: 0, or 1 for images. */
-size_t qkv__job_classify_variant(const char *data);
+/* Which one the value of "data" is for: 0, or 1 for images. */
+extern const char *const qkv__classify_decides[];
+size_t qkv__job_classify_variant(const char *const *values);
 
 #endif
