@@ -16,7 +16,7 @@ void qkv__captioned_close(qkv__captioned *c)
 }
 
 /* The name of an image in the folder; else all of it. */
-static const char *inside(const char *name, const char *folder)
+static const char *captioned_name(const char *name, const char *folder)
 {
     size_t n = strlen(folder);
     while (n && folder[n - 1] == '/')
@@ -32,7 +32,7 @@ static qkv_status read_captions(qkv__captioned *c, const char *images, const cha
     size_t count = qkv_pixels_count(c->images);
     const char **names = qkv_calloc(c->ctx, count, sizeof *names);
     for (size_t i = 0; i < count && names; i++)
-        names[i] = inside(qkv_pixels_name(c->images, i), images);
+        names[i] = captioned_name(qkv_pixels_name(c->images, i), images);
     qkv_status status = names ? qkv__captions_beside(&c->captions, c->ctx, captions, names, count)
                               : QKV_E_MEMORY;
     qkv_free(c->ctx, names);
@@ -40,7 +40,7 @@ static qkv_status read_captions(qkv__captioned *c, const char *images, const cha
 }
 
 /* What no image has. */
-static void note_unused(const qkv__captioned *c, const char *captions)
+static void captioned_note(const qkv__captioned *c, const char *captions)
 {
     const qkv__caption *first = NULL;
     size_t unused = 0;
@@ -96,7 +96,7 @@ static qkv_status give_captions(qkv__captioned *c, const char *images, const cha
                           captions, images, c->captions.count ? ", but one of " : "",
                           c->captions.count ? c->captions.items[0].file : "");
     if (!status) {
-        note_unused(c, captions);
+        captioned_note(c, captions);
         status = keep_images(c, kept, count, images);
     }
     qkv_free(c->ctx, kept);

@@ -63,7 +63,7 @@ static qkv_status open_text(qkv__captions *c, const char *path, char **text, siz
 }
 
 /* Without blanks around it. */
-static char *trim(char *text)
+static char *captions_trim(char *text)
 {
     text += strspn(text, " \t\r\n");
     size_t n = strlen(text);
@@ -75,7 +75,7 @@ static char *trim(char *text)
 
 static qkv_status captions_add(qkv__captions *c, const char *file, char *text, size_t line)
 {
-    text = trim(text);
+    text = captions_trim(text);
     if (!*text) {
         c->blank++;
         return QKV_OK;
@@ -148,11 +148,11 @@ static bool cut_row(table *t, qkv_status *status)
 }
 
 /* The column that has one of the names; the table's columns: none has. */
-static size_t find_column(const table *t, const char *const *names)
+static size_t captions_column(const table *t, const char *const *names)
 {
     for (size_t n = 0; names[n]; n++)
         for (size_t i = 0; i < t->columns; i++)
-            if (strcasecmp(trim(t->fields[i]), names[n]) == 0)
+            if (strcasecmp(captions_trim(t->fields[i]), names[n]) == 0)
                 return i;
     return t->columns;
 }
@@ -160,7 +160,7 @@ static size_t find_column(const table *t, const char *const *names)
 /* "a.jpg#0", of Flickr8k's list of tokens, is a.jpg. */
 static char *plain_file(char *file)
 {
-    file = trim(file);
+    file = captions_trim(file);
     file += strncmp(file, "./", 2) == 0 ? 2 : 0;
     char *hash = strrchr(file, '#');
     if (hash && hash[1] && !hash[1 + strspn(hash + 1, "0123456789")])
@@ -171,7 +171,7 @@ static char *plain_file(char *file)
 static qkv_status add_row(table *t, size_t columns)
 {
     char text[160];
-    if (t->columns == 1 && !*trim(t->fields[0]))
+    if (t->columns == 1 && !*captions_trim(t->fields[0]))
         return QKV_OK;
     if (t->columns == columns)
         return captions_add(t->c, plain_file(t->fields[t->file]), t->fields[t->caption], t->line);
@@ -184,13 +184,13 @@ static qkv_status add_row(table *t, size_t columns)
 /* Finds the columns in the first row, which is a caption too where it names none. */
 static qkv_status read_head(table *t)
 {
-    t->file = find_column(t, file_names);
-    t->caption = find_column(t, caption_names);
+    t->file = captions_column(t, file_names);
+    t->caption = captions_column(t, caption_names);
     if (t->file < t->columns && t->caption < t->columns)
         return QKV_OK;
     if (t->columns != 2 || t->file < t->columns)
-        return captions_fail(t, "a column \"file\" and a column \"caption\" expected, or a file and "
-                             "its caption alone, with a tab, comma or semicolon between");
+        return captions_fail(t, "a column \"file\" and a column \"caption\" expected, or a file "
+                             "and its caption alone, with a tab, comma or semicolon between");
     t->file = 0;
     t->caption = 1;
     return add_row(t, 2);
@@ -243,7 +243,7 @@ static qkv_status read_beside(qkv__captions *c, const char *path, const char *im
         char *stop = memchr(text, '\n', (size_t)(end - text));
         stop = stop ? stop : end;
         *stop = 0;
-        if (*trim(text))
+        if (*captions_trim(text))
             status = captions_add(c, image, text, line);
         text = stop + 1;
     }
@@ -274,7 +274,7 @@ qkv_status qkv__captions_beside(qkv__captions *c, qkv_context *ctx, const char *
 /* ---- captions of an image ----------------------------------------------------------------- */
 
 /* The first caption whose file is not below. */
-static size_t captions_begin(const qkv__captions *c, const char *file)
+static size_t first_of(const qkv__captions *c, const char *file)
 {
     size_t low = 0, high = c->count;
     while (low < high) {
@@ -291,7 +291,7 @@ qkv_status qkv__captions_of(qkv__captions *c, const char *image, size_t *from, s
 {
     for (const char *name = image, *slash; name; name = slash ? slash + 1 : NULL) {
         slash = strchr(name, '/');
-        size_t i = *from = captions_begin(c, name);
+        size_t i = *from = first_of(c, name);
         for (; i < c->count && strcmp(c->items[i].file, name) == 0; i++) {
             if (c->items[i].used)
                 return qkv_fail(c->ctx, QKV_E_FORMAT, "line %zu: \"%s\" is what several images "
