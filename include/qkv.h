@@ -10,6 +10,7 @@
 #include <qkv/change.h>
 #include <qkv/chart.h>
 #include <qkv/classify_images.h>
+#include <qkv/clip.h>
 #include <qkv/codes.h>
 #include <qkv/color.h>
 #include <qkv/colorize.h>

@@ -91,12 +91,35 @@ static int show_nearest(cli *c, qkv_pipeline *p, const settings *s, const qkv_ve
 
 /* ---- the command --------------------------------------------------------------------------- */
 
+/* The first argument that is no image; 0: there is none. */
+static size_t text_among(const qkv_strings *args)
+{
+    for (size_t i = 1; i < args->count; i++)
+        if (!qkv_is_image_list(args->items[i]))
+            return i;
+    return 0;
+}
+
+/* Are the arguments images? false: some are. */
+static bool embed_kind(const qkv_strings *args, bool *images)
+{
+    size_t count = 0;
+    for (size_t i = 1; i < args->count; i++)
+        count += qkv_is_image_list(args->items[i]);
+    *images = count > 0;
+    return !count || count == args->count - 1;
+}
+
 static int embed_answer(cli *c, qkv_pipeline *p, const settings *s)
 {
     const qkv_strings *args = &c->args;
     qkv_vectors v;
     bool images = qkv_model_can(qkv_pipeline_model(p), QKV_CAN_EMBED_IMAGES);
     qkv_status status;
+    if (qkv_model_can(qkv_pipeline_model(p), QKV_CAN_EMBED_BOTH) &&
+        !embed_kind(args, &images))
+        return cli_usage(c, "images or texts: one of them expected, found both: \"%s\" is a text",
+                         args->items[text_among(args)]);
     if (images && args->count == 1 && !s->file)
         return cli_usage(c, "%s embeds images: none is named", args->items[0]);
     if (args->count == 1)
@@ -138,7 +161,9 @@ static const char *const examples[] = {
     "qkv embed runs/e --file lines.txt --out vectors.npy",
     "qkv embed runs/e \"a dog runs\" --nearest lines.txt --top-k 3",
     "qkv embed runs/e --file questions.txt --nearest answers.txt --json",
-    "qkv embed runs/photos cat.jpg --nearest photos", NULL};
+    "qkv embed runs/photos cat.jpg --nearest photos",
+    "qkv embed runs/clip \"a dog in the snow\" --nearest photos",
+    "qkv embed runs/clip cat.jpg --nearest names.txt --top-k 1", NULL};
 
 static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                      {NULL, NULL, NULL}};
@@ -150,7 +175,10 @@ CLI_COMMAND(cli_embed, 425) = {
                .text = "The vector of each text or image, of length 1, so that the product of two "
                        "is their cosine: numbers a line, or with --out an .npy file. With "
                        "--nearest the lines of another file, or the images there, that have the "
-                       "greatest cosine with each. --json: objects {\"text\", \"vector\"}, or "
+                       "greatest cosine with each. A model of images with captions (CLIP) has "
+                       "texts and images in one space: arguments that are image files are images, "
+                       "others texts, and --nearest may be of the other kind; a file of class "
+                       "names classifies images. --json: objects {\"text\", \"vector\"}, or "
                        "{\"text\", \"nearest\": [{\"line\", \"text\", \"cosine\"}, ..]}; of an "
                        "image \"text\" is its name.",
                .presets = presets},

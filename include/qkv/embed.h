@@ -1,5 +1,5 @@
-/* embed.h - contrastive learning of vectors: pairs of texts, images in two views; recall, nearest
- * neighbours.
+/* embed.h - contrastive learning of vectors: pairs of texts, images in two views, images with
+ * captions; recall, nearest neighbours.
  * Layer: task */
 #ifndef QKV_EMBED_H
 #define QKV_EMBED_H
@@ -52,10 +52,38 @@ qkv_status qkv_task_embed_images(qkv_task *out, qkv_model *model, const qkv_pixe
                                  uint64_t seed);
 
 /* The vectors of the images with indices images (n; NULL: the first n) into out (n, width of the
- * trunk); unit: scaled to length 1. The model has QKV_CAN_EMBED_IMAGES and an image format. t is
+ * trunk, or of CLIP's common space); unit: scaled to length 1. The model has QKV_CAN_EMBED_IMAGES
+ * or QKV_CAN_EMBED_BOTH, and an image format. t is
  * reset and used without recording. */
 qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
                             const size_t *images, size_t n, bool unit, qkv_real *out);
+
+/* ---- training on images with captions ------------------------------------------------------- */
+
+/* Images, and their captions as records of 3 fields: a caption's ids with special tokens; nothing;
+ * the number of its image. In the order of images, each of which has one caption or more. */
+typedef struct {
+    const qkv_pixels *images;
+    const qkv_records *captions;
+} qkv_captioned;
+
+typedef struct {
+    qkv_augment_options augment; /* of the images: random resized crops of at least 0.5 of the area;
+                                    mixup and cutmix are not allowed */
+} qkv_captions_options;
+qkv_captions_options qkv_captions_defaults(void);
+
+/* A task that trains a model with QKV_CAN_EMBED_BOTH and an image format so that an image and its
+ * caption are alike, and unlike the other captions and images of the batch (CLIP, Radford et al.
+ * 2021). A sample is one image with one of its captions, drawn anew each time, so that no two
+ * captions of an image are in a batch; images are shuffled in every epoch. The loss is
+ * qkv_clip_loss; its scale is learnt, and set back to QKV_CLIP_MOST_SCALE where it is greater.
+ * Metrics on held-out images as of qkv_captions_evaluate, recall as means over both directions.
+ * train and valid are copied, what they name and the model must outlive the task. valid NULL:
+ * nothing is held out. options may be NULL. On failure out->self is NULL. */
+qkv_status qkv_task_captions(qkv_task *out, qkv_model *model, const qkv_captioned *train,
+                             const qkv_captioned *valid, const qkv_captions_options *options,
+                             uint64_t seed);
 
 /* ---- recall -------------------------------------------------------------------------------- */
 
@@ -72,6 +100,19 @@ typedef struct {
  * without recording. QKV_E_ARGUMENT: n is 0. */
 qkv_status qkv_recall(qkv_tape *t, const qkv_real *a, const qkv_real *b, size_t n, size_t width,
                       double temperature, qkv_recall_score *out);
+
+/* The same of rows with several partners: rows begins[i] .. begins[i+1]-1 of b are the partners of
+ * row i of a (n, width); begins (n + 1), begins[0] 0, each row has one partner or more. [0]: of a
+ * row's partners the most similar counts. loss is the mean over the pairs. pairs: begins[n]. */
+qkv_status qkv_recall_many(qkv_tape *t, const qkv_real *a, size_t n, const qkv_real *b,
+                           const size_t *begins, size_t width, double temperature,
+                           qkv_recall_score *out);
+
+/* Images as a, their captions as b; the temperature is the model's. The model has
+ * QKV_CAN_EMBED_BOTH. limit: number of images, evenly spaced (0: all). t is reset and used without
+ * recording. */
+qkv_status qkv_captions_evaluate(qkv_model *m, qkv_tape *t, const qkv_captioned *data,
+                                 size_t limit, qkv_recall_score *out);
 
 /* The recall of the records' pairs. limit: number of pairs, evenly spaced (0: all); fewer pairs are
  * easier. options may be NULL. t is reset and used without recording. */

@@ -72,9 +72,10 @@ typedef struct {
 qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
                     qkv_guess *out);
 
-/* The vectors of texts, each of length 1, into out (count, width of the qkv_bert_config). The model
- * has QKV_CAN_EMBED_TEXT. Texts with more tokens than it reads are truncated; *cut, if not NULL,
- * receives their number. QKV_E_ARGUMENT: a text has no tokens, special ones counted. */
+/* The vectors of texts, each of length 1, into out (count, width of the qkv_bert_config, or of
+ * CLIP's common space). The model has QKV_CAN_EMBED_TEXT or QKV_CAN_EMBED_BOTH. Texts with more
+ * tokens than it reads are truncated; *cut, if not NULL, receives their number. QKV_E_ARGUMENT: a
+ * text has no tokens, special ones counted. */
 qkv_status qkv_embed_texts(qkv_model *m, qkv_tokenizer *t, const qkv_line *texts, size_t count,
                            qkv_real *out, size_t *cut);
 

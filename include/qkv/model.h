@@ -32,7 +32,8 @@ enum {
     QKV_CAN_EMBED_TEXT = 1 << 12,     /* qkv_bert_vectors, qkv_embed_texts */
     QKV_CAN_EMBED_IMAGES = 1 << 13,   /* qkv_vit_vectors, qkv_embed_images */
     QKV_CAN_FILL_SERIES = 1 << 14,    /* qkv_series_fill, qkv_fill_series */
-    QKV_CAN_CLASSIFY_SERIES = 1 << 15 /* qkv_series_class_logits, qkv_classify_series */
+    QKV_CAN_CLASSIFY_SERIES = 1 << 15,/* qkv_series_class_logits, qkv_classify_series */
+    QKV_CAN_EMBED_BOTH = 1 << 16      /* qkv_clip_*, qkv_embed_texts, qkv_embed_images */
 };
 
 /* The passes that qkv_model_flops counts. */

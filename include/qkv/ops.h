@@ -343,6 +343,10 @@ qkv_tensor *qkv_bce_with_logits_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor
  * row i is key i. temperature > 0. (van den Oord et al. 2018. CLIP's loss is the mean of both
  * directions.) */
 qkv_tensor *qkv_infonce_loss(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, double temperature);
+/* CLIP's loss (Radford et al. 2021): half the cross-entropy of exp(log_scale) normalised(a)
+ * normalised(b)^T, the target of row i being column i, and half that of its transpose. a, b (N, C),
+ * log_scale (1) -> (). */
+qkv_tensor *qkv_clip_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, qkv_tensor *log_scale);
 /* a, b (N, C): two views of N samples -> (). Mean over the 2N rows of -log softmax, at the other
  * view, of a row's similarities to all rows but itself; temperature > 0. (Chen et al. 2020,
  * eq. 1.) */

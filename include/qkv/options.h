@@ -128,6 +128,10 @@ typedef struct {
     void (*text)(void *user, const char *key, const char *value);
     void (*list)(void *user, const char *key, const qkv_strings *value);
     void (*null)(void *user, const char *key);
+    /* Rows with the key "a.b" that follow each other are put between begin(user, "a") and end, with
+     * the key "b". begin NULL: they have the key "a.b". */
+    void (*begin)(void *user, const char *key);
+    void (*end)(void *user);
 } qkv_option_sink;
 
 void qkv_option_write(const qkv_option_table *table, const void *target,

@@ -45,6 +45,7 @@ typedef struct {
     const char *file;            /* text, labelled lines, CSV or images                  NULL */
     const char *source, *target; /* translator, text encoder: files with one text per line NULL */
     const char *images, *masks;  /* segmenter: folders                                     NULL */
+    const char *captions; /* CLIP: a table or folder of captions of the images of `file`  NULL */
     const char *lpips; /* VQGAN: directory of a perceptual network that compares decoded
                           images with the originals                                        NULL */
     size_t beam;       /* translator: number of beams; 0: as in the directory                 0 */

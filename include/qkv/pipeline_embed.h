@@ -35,7 +35,8 @@ qkv_status qkv_pipeline_embed_texts(qkv_pipeline *p, const char *const *texts, s
  * cannot be read are skipped with a note, if the path has others. */
 qkv_status qkv_pipeline_embed_images(qkv_pipeline *p, const char *const *paths, size_t count,
                                      qkv_vectors *out);
-/* The vectors of a file's lines, empty ones too; of an encoder of images, those at the path.
+/* The vectors of a file's lines, empty ones too; of an encoder of images, those at the path; of one
+ * of both (QKV_CAN_EMBED_BOTH) those of images where qkv_is_image_list is true of the path.
  * QKV_E_FORMAT: an empty file, or a line that is not UTF-8. */
 qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vectors *out);
 

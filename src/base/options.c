@@ -399,15 +399,35 @@ static bool is_none(const qkv_option *row, const void *target)
     }
 }
 
+/* Ends the object that was begun, unless "group.key" is in it, and begins that of the key. Returns
+ * what the key is there. */
+static const char *enter_group(const qkv_option_sink *sink, const char *key,
+                               char group[QKV_OPTION_TEXT])
+{
+    const char *dot = sink->begin ? strchr(key, '.') : NULL;
+    size_t length = dot ? (size_t)(dot - key) : 0;
+    if (*group && (strlen(group) != length || memcmp(group, key, length) != 0)) {
+        sink->end(sink->user);
+        *group = 0;
+    }
+    if (dot && !*group) {
+        memcpy(group, key, length);
+        group[length] = 0;
+        sink->begin(sink->user, group);
+    }
+    return dot ? dot + 1 : key;
+}
+
 void qkv_option_write(const qkv_option_table *table, const void *target,
                       const qkv_option_sink *sink)
 {
-    char key[QKV_OPTION_TEXT], text[QKV_OPTION_TEXT];
+    char whole[QKV_OPTION_TEXT], text[QKV_OPTION_TEXT], group[QKV_OPTION_TEXT] = "";
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         const void *p = const_member(row, target);
-        if (!qkv_option_key(row, 0, key))
+        if (!qkv_option_key(row, 0, whole))
             continue;
+        const char *key = enter_group(sink, whole, group);
         bool none = row->type == QKV_OPT_STRING && !*(const char *const *)p;
         if (none || (row->flags & QKV_OPT_NULL && is_none(row, target))) {
             sink->null(sink->user, key);
@@ -428,4 +448,6 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
         default: sink->integer(sink->user, key, options_get_integer(row, target)); break;
         }
     }
+    if (*group)
+        sink->end(sink->user);
 }

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "qkv/bert.h"
 #include "qkv/infer.h"
 #include "task/packed.h"
+#include "task/vectors.h"
 
 enum { BATCH_ROWS = 4096 }; /* ids that are read at once */
 static const double EPS = 1e-12;
@@ -12,7 +12,7 @@ static const double EPS = 1e-12;
 /* The normalised vectors of p, which is emptied. */
 static qkv_status embed_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *out)
 {
-    size_t n = p->sequences * ((const qkv_bert_config *)qkv_model_config(m))->width;
+    size_t n = p->sequences * qkv__vector_width(m);
     if (p->failed)
         return QKV_E_MEMORY;
     qkv_tape_reset(t);
@@ -27,18 +27,16 @@ static qkv_status embed_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_rea
 static qkv_status embed_add(qkv_model *m, qkv_tokenizer *t, qkv__packed *p, const qkv_line *text,
                             qkv_ids *ids, size_t *cut)
 {
-    const qkv_bert_config *c = qkv_model_config(m);
     const qkv_text_pair alone = {.text = text->data, .len = text->len};
     qkv_context *ctx = qkv_model_context(m);
-    size_t second = 0;
+    size_t second = 0, vocab, length;
     bool shorter = false;
-    qkv_status status = qkv_corpus_encode(t, ctx, &alone, c->max_length ? c->max_length
-                                                                        : c->positions,
-                                          ids, &second, &shorter);
+    qkv__vector_limits(m, &vocab, &length);
+    qkv_status status = qkv_corpus_encode(t, ctx, &alone, length, ids, &second, &shorter);
     for (size_t i = 0; i < ids->count && !status; i++)
-        if (ids->data[i] < 0 || (size_t)ids->data[i] >= c->vocab)
+        if (ids->data[i] < 0 || (size_t)ids->data[i] >= vocab)
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "the text has token %d, the model only %zu",
-                              (int)ids->data[i], c->vocab);
+                              (int)ids->data[i], vocab);
     if (!status && ids->count == 0)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "a text has no tokens");
     if (status)
@@ -52,10 +50,10 @@ static qkv_status embed_add(qkv_model *m, qkv_tokenizer *t, qkv__packed *p, cons
 qkv_status qkv_embed_texts(qkv_model *m, qkv_tokenizer *t, const qkv_line *texts, size_t count,
                            qkv_real *out, size_t *cut)
 {
-    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_TEXT))
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_TEXT | QKV_CAN_EMBED_BOTH))
         return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
-    size_t width = ((const qkv_bert_config *)qkv_model_config(m))->width, done = 0, shorter = 0;
+    size_t width = qkv__vector_width(m), done = 0, shorter = 0;
     qkv_tape *tape = NULL;
     qkv__packed p = {.ctx = ctx};
     qkv_ids ids = {0};

@@ -35,11 +35,22 @@ static void put_null(void *w, const char *key)
     qkv_json_put_null(w, key);
 }
 
+static void begin_group(void *w, const char *key)
+{
+    qkv_json_begin_object(w, key);
+}
+
+static void end_group(void *w)
+{
+    qkv_json_end_object(w);
+}
+
 qkv_option_sink qkv__json_option_sink(qkv_json_writer *w)
 {
     return (qkv_option_sink){.user = w, .integer = json_options_put_integer, .real = put_real,
                              .boolean = put_boolean, .text = json_options_put_text,
-                             .list = put_list, .null = put_null};
+                             .list = put_list, .null = put_null, .begin = begin_group,
+                             .end = end_group};
 }
 
 void qkv__json_put_options(qkv_json_writer *w, const qkv_option_table *table, const void *target)

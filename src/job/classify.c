@@ -24,8 +24,10 @@ static const qkv_option common_rows[] = {
 const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
                                              sizeof common_rows / sizeof *common_rows, 0};
 
-size_t qkv__job_classify_variant(const char *data)
+const char *const qkv__classify_decides[] = {"data", NULL};
+size_t qkv__job_classify_variant(const char *const *values)
 {
+    const char *data = values[0];
     size_t length = strlen(data);
     if (length > 4 && strcmp(data + length - 4, ".csv") == 0)
         return 2;

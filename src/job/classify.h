@@ -14,7 +14,8 @@ extern const qkv_option_table qkv__classify_table;
 /* The variants of images, which that of texts names, and of series, which that of images names. */
 extern const qkv__job_kind qkv__classify_images, qkv__classify_series_kind;
 
-/* Which one a file or folder is for: 0, 1 for images, 2 for series (.csv). */
-size_t qkv__job_classify_variant(const char *data);
+/* Which one the value of "data" is for: 0, 1 for images, 2 for series (.csv). */
+extern const char *const qkv__classify_decides[];
+size_t qkv__job_classify_variant(const char *const *values);
 
 #endif

@@ -153,7 +153,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__classify_images = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
-    .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
+    .decides = qkv__classify_decides, .variant = qkv__job_classify_variant, .check = take_common,
     .can = QKV_CAN_CLASSIFY_IMAGES, .read = classify_images_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = classify_images_begin, .close = qkv__image_close,
     .sample = classify_images_sample,

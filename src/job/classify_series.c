@@ -156,7 +156,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__classify_series_kind = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
-    .decides = "data", .variant = qkv__job_classify_variant,
+    .decides = qkv__classify_decides, .variant = qkv__job_classify_variant,
     .can = QKV_CAN_CLASSIFY_SERIES, .read = classify_series_read, .write = classify_series_write,
     .open = classify_series_open, .begin = classify_series_begin,
     .close = classify_series_close, .decided = decided, .about = "series"};

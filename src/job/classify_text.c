@@ -219,7 +219,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_classify = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
-    .decides = "data", .variant = qkv__job_classify_variant,
+    .decides = qkv__classify_decides, .variant = qkv__job_classify_variant,
     .can = QKV_CAN_CLASSIFY_TEXT, .read = classify_text_read_data,
     .write = classify_text_write_data,
     .fields = 3, .begin = job_classify_text_begin, .close = classify_text_close_data,

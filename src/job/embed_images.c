@@ -1,6 +1,5 @@
 /* embed_images.c - `qkv train embed` on images: two random views of an image get alike vectors. */
 #include "image/augment_steps.h"
-#include "job/classify.h"
 #include "job/embed.h"
 #include "job/image_model.h"
 #include "qkv/embed.h"
@@ -140,7 +139,8 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__embed_images = {
     .name = "embed", .size = sizeof(job), .tables = tables, .presets = presets,
-    .decides = "data", .variant = qkv__job_classify_variant, .check = embed_images_take_common,
+    .decides = qkv__embed_decides, .variant = qkv__embed_variant,
+    .other = &qkv__embed_captions, .check = embed_images_take_common,
     .can = QKV_CAN_EMBED_IMAGES, .read = embed_images_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = embed_images_begin, .close = qkv__image_close,
     .fixed = fixed, .task_tables = task_tables,

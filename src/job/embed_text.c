@@ -1,6 +1,5 @@
 /* embed_text.c - `qkv train embed` on texts: pairs become a BERT that gives texts vectors. */
 #include "job/bert.h"
-#include "job/classify.h"
 #include "job/embed.h"
 #include "job/vocabulary.h"
 #include "model/tables.h"
@@ -235,7 +234,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_embed = {
     .name = "embed", .size = sizeof(job), .tables = tables, .presets = presets,
-    .decides = "data", .variant = qkv__job_classify_variant, .other = &qkv__embed_images,
+    .decides = qkv__embed_decides, .variant = qkv__embed_variant, .other = &qkv__embed_images,
     .about = "texts", .can = QKV_CAN_EMBED_TEXT, .check = embed_check, .read = embed_read_data,
     .write = embed_write_data, .fields = QKV__SIDES, .begin = job_embed_begin,
     .close = embed_close_data, .has_text = true, .fixed = fixed, .task_tables = task_tables,

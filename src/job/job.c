@@ -59,15 +59,18 @@ static bool has_table(const qkv__job_kind *kind, const qkv_option_table *table)
 /* *about: what the table's settings are for; NULL: always. */
 static const qkv_option_table *job_find_table(const char *name, size_t i, const char **about)
 {
-    const qkv__job_kind *first = job_find(name);
+    const qkv__job_kind *first = job_find(name), *other;
     const qkv_option_table *table;
     for (const qkv__job_kind *kind = first; kind; kind = kind->other)
         for (size_t k = 0; (table = job_table_at(kind, k).table); k++) {
-            const qkv__job_kind *than = kind == first ? first->other : first;
-            bool shared = than && has_table(than, table);
-            if ((kind != first && shared) || i-- > 0)
+            bool seen = false, everywhere = true;
+            for (other = first; other != kind; other = other->other)
+                seen = seen || has_table(other, table);
+            for (other = first; other; other = other->other)
+                everywhere = everywhere && has_table(other, table);
+            if (seen || i-- > 0)
                 continue;
-            *about = shared ? NULL : kind->about;
+            *about = everywhere ? NULL : kind->about;
             return table;
         }
     return NULL;
@@ -138,17 +141,38 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
     return status;
 }
 
-/* The variant that the value of the deciding setting asks for, with what was set so far. */
-static qkv_status job_choose(qkv_job *j, const char *value)
+/* Is the setting one of those that decide? */
+static bool job_decides(const qkv__job_kind *kind, const char *name)
+{
+    for (size_t i = 0; kind->decides && kind->decides[i]; i++)
+        if (strcmp(kind->decides[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* What was set last for each that decides. */
+static void job_deciders(const qkv_job *j, const char *values[QKV__DECIDERS])
+{
+    const char *const *decides = j->kind->decides;
+    for (size_t k = 0; decides && decides[k]; k++) {
+        values[k] = "";
+        for (size_t i = 0; i < j->set.count; i += 2)
+            if (strcmp(j->set.names[i], decides[k]) == 0)
+                values[k] = j->set.names[i + 1];
+    }
+}
+
+/* The variant that the values of the deciding settings ask for, with what was set so far. */
+static qkv_status job_choose(qkv_job *j, const char *const *values)
 {
     const qkv__job_kind *kind = job_find(j->kind->name);
-    for (size_t i = j->kind->variant(value); i && kind->other; i--)
+    for (size_t n = kind->variant(values); n && kind->other; n--)
         kind = kind->other;
     if (kind == j->kind)
         return QKV_OK;
     if (j->parsed)
         return qkv_fail(j->ctx, QKV_E_ARGUMENT, "%s: it decides which settings there are and "
-                         "cannot be set after them", j->kind->decides);
+                         "cannot be set after them", j->kind->decides[0]);
     qkv_status status = begin_run(j, kind);
     for (size_t i = 0; i < j->set.count && !status; i += 2)
         status = qkv_options_set(j->run->options, j->set.names[i], j->set.names[i + 1]);
@@ -184,9 +208,14 @@ void qkv_job_destroy(qkv_job *j)
 
 qkv_status qkv_job_set(qkv_job *j, const char *name, const char *value)
 {
+    const char *values[QKV__DECIDERS];
     qkv_status status = QKV_OK;
-    if (j->kind->decides && strcmp(name, j->kind->decides) == 0)
-        status = job_choose(j, value);
+    job_deciders(j, values);
+    for (size_t i = 0; j->kind->decides && j->kind->decides[i]; i++)
+        if (strcmp(name, j->kind->decides[i]) == 0)
+            values[i] = value;
+    if (job_decides(j->kind, name))
+        status = job_choose(j, values);
     if (!status)
         status = qkv_options_set(j->run->options, name, value);
     if (!status)
@@ -213,6 +242,19 @@ static qkv_status set_value(qkv_job *j, const qkv__json *at, const char *name, j
     return qkv_job_set(j, name, number);
 }
 
+/* Settings come in any order: the variant is chosen before them. */
+static qkv_status choose_of_json(qkv_job *j, const json_t *settings)
+{
+    const char *values[QKV__DECIDERS];
+    job_deciders(j, values);
+    for (size_t i = 0; j->kind->decides[i]; i++) {
+        const json_t *value = json_object_get(settings, j->kind->decides[i]);
+        if (json_is_string(value))
+            values[i] = json_string_value(value);
+    }
+    return job_choose(j, values);
+}
+
 qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size)
 {
     qkv__json at;
@@ -224,9 +266,8 @@ qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size)
         return status;
     if (!json_is_object(at.value))
         status = qkv__json_fail(&at, NULL, "an object of settings expected");
-    else if (j->kind->decides && (value = json_object_get(at.value, j->kind->decides)) &&
-             json_is_string(value))
-        status = job_choose(j, json_string_value(value));
+    else if (j->kind->decides)
+        status = choose_of_json(j, at.value);
     for (void *k = json_object_iter(at.value); k && !status;
          k = json_object_iter_next(at.value, k)) {
         name = json_object_iter_key(k);
@@ -261,8 +302,15 @@ static const char *job_among(int argc, char *const *argv, const char *name)
 qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_option_table *also,
                          void *target)
 {
-    const char *value = j->kind->decides ? job_among(argc, argv, j->kind->decides) : "";
-    qkv_status status = *value ? job_choose(j, value) : QKV_OK;
+    const char *values[QKV__DECIDERS];
+    bool given = false;
+    job_deciders(j, values);
+    for (size_t i = 0; j->kind->decides && j->kind->decides[i]; i++) {
+        const char *value = job_among(argc, argv, j->kind->decides[i]);
+        values[i] = *value ? value : values[i];
+        given = given || *value;
+    }
+    qkv_status status = given ? job_choose(j, values) : QKV_OK;
     if (!status && also)
         status = qkv_options_bind(j->run->options, also, target);
     if (!status && also)

@@ -169,7 +169,8 @@ static const qkv_preset presets[] = {
 };
 
 /* The layout decides which fields --set reaches. */
-static size_t variant(const char *layout) { return strcmp(layout, "gpt2") == 0; }
+static const char *const decides[] = {"layout", NULL};
+static size_t variant(const char *const *values) { return strcmp(values[0], "gpt2") == 0; }
 
 #define TABLES(config_table)                                                                       \
     {                                                                                              \
@@ -180,7 +181,7 @@ static const qkv__job_table llama_tables[] = TABLES(qkv__llama_config);
 static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
 
 #define LM                                                                                         \
-    .name = "lm", .size = sizeof(job), .presets = presets, .decides = "layout",                    \
+    .name = "lm", .size = sizeof(job), .presets = presets, .decides = decides,                     \
     .variant = variant, .can = QKV_CAN_GENERATE, .read = lm_read_data, .write = lm_write_data,     \
     .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
     .sample = lm_sample,                                                                           \

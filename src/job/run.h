@@ -65,6 +65,7 @@ typedef struct {
 /* What a kind brings. In this order, for a new run: read, write, begin; for one that goes on: open,
  * begin; in the end close. Those that are NULL have nothing to do. */
 typedef struct qkv__job_kind qkv__job_kind;
+enum { QKV__DECIDERS = 2 };
 struct qkv__job_kind {
     const char *name;             /* "lm"; that of all its variants */
     size_t size;                  /* of the kind's struct */
@@ -72,11 +73,12 @@ struct qkv__job_kind {
     size_t config; /* the member that is a configuration of `type`, set like the others; 0: none */
     const qkv_preset *presets;    /* its own defaults */
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
-    const char *decides; /* the setting whose value decides between variants; NULL: there is one */
-    size_t (*variant)(const char *value); /* 0: the first, 1: its `other`, 2: that one's; value
-                                             "": not set */
-    const qkv__job_kind *other; /* the next variant; of the last NULL */
-    const char *about; /* what its settings are for that the other has not: "texts" */
+    const char *const *decides; /* settings whose values decide between variants, QKV__DECIDERS at
+                                   most, NULL at the end; NULL: there is one variant */
+    size_t (*variant)(const char *const *values); /* how often to go on to `other` from the first;
+                                                     values of `decides`, "": not set */
+    const qkv__job_kind *other; /* the next variant; NULL: this is the last */
+    const char *about; /* what its settings are for that others have not: "texts" */
     qkv_model_type_fn *sizes[3]; /* whose presets "model" names; NULL at the end */
     unsigned can; /* QKV_CAN_* of the models that it makes; 0: none, they are .. */
     qkv_model_type_fn *type; /* .. of this type */

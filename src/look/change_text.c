@@ -98,7 +98,7 @@ static bool read_count(const char *text, const char **end, size_t *out)
     return n < SIZE_MAX / 2;
 }
 
-static qkv_status read_head(change_reader *r, const char *value)
+static qkv_status read_change_head(change_reader *r, const char *value)
 {
     size_t head;
     if (!read_count(value, &value, &head) || *value || head > 65535)
@@ -161,7 +161,7 @@ static qkv_status read_change_word(change_reader *r, const char *word)
     static const struct {
         const char *name; /* with "=": a value follows */
         qkv_status (*read)(change_reader *r, const char *value);
-    } words[] = {{"head=", read_head}, {"at=", read_positions}, {"zero", read_zero},
+    } words[] = {{"head=", read_change_head}, {"at=", read_positions}, {"zero", read_zero},
                  {"scale=", read_scale}, {"mean", read_mean}, {"add=", read_vector},
                  {"times=", read_times}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

@@ -8,13 +8,13 @@
 extern const qkv_option_table qkv__gpt2_config, qkv__llama_config, qkv__prior_config;
 extern const qkv_option_table qkv__bert_config, qkv__marian_config, qkv__forecast_config;
 extern const qkv_option_table qkv__vit_config, qkv__cct_config, qkv__mae_config, qkv__vqgan_config;
-extern const qkv_option_table qkv__segmenter_config, qkv__colorizer_config;
+extern const qkv_option_table qkv__clip_config, qkv__segmenter_config, qkv__colorizer_config;
 extern const qkv_option_table qkv__series_filler_config, qkv__series_classifier_config;
 
 /* A type's, of those that qkv_model_type_preset lists. */
 typedef const char *qkv__preset_fn(const qkv_model_type *type, size_t i, const char **summary,
                                    void *config);
 qkv__preset_fn qkv__gpt_preset, qkv__bert_preset, qkv__marian_preset, qkv__vit_preset,
-    qkv__mae_preset, qkv__vqgan_preset;
+    qkv__mae_preset, qkv__vqgan_preset, qkv__clip_preset;
 
 #endif

@@ -2,11 +2,10 @@
 #include "base/utf8.h"
 #include "pipeline/image.h"
 #include "pipeline/image_set.h"
-#include "qkv/bert.h"
 #include "qkv/infer.h"
 #include "qkv/npy.h"
 #include "qkv/pipeline_embed.h"
-#include "qkv/vit.h"
+#include "task/vectors.h"
 #include "text/texts.h"
 
 #include <string.h>
@@ -59,7 +58,7 @@ static qkv_status check_texts(qkv_context *ctx, const qkv_line *texts, size_t co
 static qkv_status embed_lines(qkv_pipeline *p, const qkv_line *texts, size_t count,
                               const char *path, qkv_vectors *out)
 {
-    size_t width = ((const qkv_bert_config *)qkv_model_config(p->model))->width, cut = 0;
+    size_t width = qkv__vector_width(p->model), cut = 0;
     qkv_status status = check_texts(p->ctx, texts, count);
     if (!status)
         status = vectors_create(out, p->ctx, count, width);
@@ -86,7 +85,7 @@ static qkv_status embed_lines(qkv_pipeline *p, const qkv_line *texts, size_t cou
 static qkv_status embed_begin(const qkv_pipeline *p, qkv_vectors *out)
 {
     *out = (qkv_vectors){0};
-    if (!qkv_model_can(p->model, QKV_CAN_EMBED_TEXT))
+    if (!qkv_model_can(p->model, QKV_CAN_EMBED_TEXT | QKV_CAN_EMBED_BOTH))
         return qkv__pipeline_refuse_head(p, "embed texts");
     return qkv__pipeline_text(p);
 }
@@ -145,11 +144,10 @@ qkv_status qkv_pipeline_embed_images(qkv_pipeline *p, const char *const *paths, 
                                      qkv_vectors *out)
 {
     *out = (qkv_vectors){0};
-    if (!qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES))
+    if (!qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES | QKV_CAN_EMBED_BOTH))
         return qkv__pipeline_refuse_head(p, "embed images");
     const qkv_image_format *f = qkv__image_format_of(p->model);
-    const qkv_vit_config *c = qkv_model_config(p->model);
-    qkv_vectors v = {.ctx = p->ctx, .width = c->trunk.width};
+    qkv_vectors v = {.ctx = p->ctx, .width = qkv__vector_width(p->model)};
     qkv_status status = count ? QKV_OK : qkv_fail(p->ctx, QKV_E_ARGUMENT, "there is no image to "
                                                   "embed");
     for (size_t i = 0; i < count && !status; i++) {
@@ -170,7 +168,8 @@ qkv_status qkv_pipeline_embed_images(qkv_pipeline *p, const char *const *paths, 
 qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vectors *out)
 {
     qkv_texts x = {0};
-    if (qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES))
+    if (qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES) ||
+        (qkv_model_can(p->model, QKV_CAN_EMBED_BOTH) && qkv_is_image_list(path)))
         return qkv_pipeline_embed_images(p, &path, 1, out);
     qkv_status status = embed_begin(p, out);
     if (!status)

@@ -17,6 +17,8 @@ static const qkv_option rows[] = {
      .help = "the same for models of pixels' classes: images"},
     {.flag = "masks", .key = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
      .help = "and their masks"},
+    {.flag = "captions", .key = "captions", .type = QKV_OPT_STRING, FIELD(captions),
+     .value = "FILE", .help = "of models of images with captions: those of the images of --file"},
     {.flag = "lpips", .key = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
      .help = "of VQGANs: a perceptual network that compares images and their decoded codes"},
     {.flag = "beam", .key = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam),
@@ -56,6 +58,9 @@ static qkv_status evaluate_check_data(const qkv_pipeline *p, const qkv_pipeline_
     if (o->lpips && !j->lpips)
         return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes images expected, "
                         "%s holds a %s", p->dir, kind);
+    if (o->captions && j->can != QKV_CAN_EMBED_BOTH)
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--captions: a model of images with captions "
+                        "expected, %s holds a %s", p->dir, kind);
     const char *const named[] = {o->file, o->source ? o->source : o->target,
                                  o->images ? o->images : o->masks};
     for (int other = 0; other <= QKV__ON_MASKS; other++)

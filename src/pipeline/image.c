@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "qkv/image_file.h"
-#include "qkv/vit.h"
+#include "task/vectors.h"
 
 enum { RGB = 3 };
 
@@ -53,9 +53,9 @@ bool qkv__image_place(const char **text, size_t *x, size_t *y)
 
 const qkv_image_format *qkv__image_format_of(qkv_model *m)
 {
-    const qkv_vit_config *c = qkv_model_config(m);
-    const qkv_image_format f = {.height = c->trunk.image, .width = c->trunk.image,
-                                .channels = c->trunk.channels, .resample = 2,
+    const qkv_patches_config *c = qkv__vector_trunk(m);
+    const qkv_image_format f = {.height = c->image, .width = c->image,
+                                .channels = c->channels, .resample = 2,
                                 .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     if (!qkv_model_image_format(m))
         qkv_model_set_image_format(m, &f);

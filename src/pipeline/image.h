@@ -18,7 +18,7 @@ qkv_status qkv__image_fit(qkv_image *out, qkv_context *ctx, const qkv_image_sour
 bool qkv__image_place(const char **text, size_t *x, size_t *y);
 
 /* How the model wants images: as its directory says; else squares of its own size, pixels from
- * -1 to 1, which the model is told. m: a vit or a qkv_cct. */
+ * -1 to 1, which the model is told. m: a vit, a qkv_cct or a clip. */
 const qkv_image_format *qkv__image_format_of(qkv_model *m);
 
 #endif

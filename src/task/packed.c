@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "qkv/bert.h"
+#include "qkv/clip.h"
 
 void qkv__packed_free(qkv__packed *p)
 {
@@ -73,6 +74,9 @@ qkv_tensor *qkv__packed_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t)
     const size_t shape[] = {1, p->rows};
     if (p->failed)
         return NULL;
+    if (qkv_model_can(m, QKV_CAN_EMBED_BOTH))
+        return qkv_clip_texts(m, t, qkv_tensor_ids(t, p->ids, 2, shape), p->sequences,
+                              p->offsets);
     const qkv_bert_input in = {.ids = qkv_tensor_ids(t, p->ids, 2, shape),
                                .sequences = p->sequences, .offsets = p->offsets};
     return qkv_bert_vectors(m, t, &in, qkv_bert_hidden(m, t, &in));

@@ -27,7 +27,7 @@ void qkv__packed_record(qkv__packed *p, const qkv_records *r, size_t record, siz
 /* BERT's output (1, rows, width); p must stay as it is until the step ends. NULL on failure. */
 qkv_tensor *qkv__packed_hidden(const qkv__packed *p, qkv_model *m, qkv_tape *t);
 
-/* The vectors (sequences, width) of a BertModel, of texts of segment 0 alone. */
+/* The vectors (sequences, width) of a BertModel, of texts of segment 0 alone, or of a CLIPModel. */
 qkv_tensor *qkv__packed_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t);
 
 /* BERT's configuration has room for all these records: ids, lengths. `what` names them in the

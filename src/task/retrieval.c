@@ -18,48 +18,113 @@ static qkv_tensor *similarities(qkv_tape *t, const qkv_real *queries, size_t beg
     return qkv_matmul(t, qkv_l2_normalize(t, q, EPS), false, qkv_l2_normalize(t, k, EPS), true);
 }
 
-/* -log softmax of the partner among a row's similarities, and how many are not below it. */
-static size_t rank_partner(const qkv_real *s, size_t count, size_t partner, double temperature,
-                           double *loss)
+/* How many others are not below the most similar of a row's partners [from, to); to *loss the mean
+ * over the partners of -log softmax of theirs among all. */
+static size_t rank_partners(const qkv_real *s, size_t count, size_t from, size_t to,
+                            double temperature, double *loss)
 {
     size_t rank = 0;
-    double most = (double)s[0], sum = 0;
+    double most = (double)s[0], sum = 0, own = 0;
+    qkv_real best = s[from];
+    for (size_t i = from; i < to; i++) {
+        best = s[i] > best ? s[i] : best;
+        own += (double)s[i] / (double)(to - from);
+    }
     for (size_t i = 0; i < count; i++) {
-        rank += i != partner && !(s[i] < s[partner]);
+        rank += (i < from || i >= to) && !(s[i] < best);
         most = (double)s[i] > most ? (double)s[i] : most;
     }
     for (size_t i = 0; i < count; i++) /* the greatest adds 1 */
         sum += exp(((double)s[i] - most) / temperature);
-    *loss += log(fmax(sum, 1)) + (most - (double)s[partner]) / temperature;
+    *loss += log(fmax(sum, 1)) + (most - own) / temperature;
     return rank;
+}
+
+/* Rows, each with its partners among other rows. */
+typedef struct {
+    const qkv_real *rows;
+    size_t count;
+    const size_t *begins; /* NULL: row i's partner is row i */
+    size_t owners; /* 0: begins (count + 1) are those of the rows' partners; else begins (owners +
+                      1) are those of the partners' rows, which are these */
+} side;
+
+static void partners_of(const side *x, size_t i, size_t *from, size_t *to)
+{
+    size_t low = 0, high = x->owners;
+    while (high - low > 1) { /* begins[low] <= i < begins[high] */
+        size_t middle = low + (high - low) / 2;
+        if (x->begins[middle] <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    *from = !x->begins ? i : x->owners ? low : x->begins[i];
+    *to = x->begins && !x->owners ? x->begins[i + 1] : *from + 1;
+}
+
+static qkv_status recall_of(qkv_tape *t, const side *of, const side *among, size_t width,
+                            double temperature, double recall[2], double *loss)
+{
+    size_t right1 = 0, right5 = 0, from, to;
+    double sum = 0;
+    for (size_t begin = 0; begin < of->count; begin += QUERIES) {
+        size_t some = of->count - begin < QUERIES ? of->count - begin : QUERIES;
+        qkv_tensor *x = similarities(t, of->rows, begin, some, among->rows, among->count, width);
+        const qkv_real *s = qkv_data(t, x);
+        if (!s)
+            return qkv_tape_status(t);
+        for (size_t i = 0; i < some; i++) {
+            partners_of(of, begin + i, &from, &to);
+            size_t rank = rank_partners(s + i * among->count, among->count, from, to, temperature,
+                                        &sum);
+            right1 += rank < 1;
+            right5 += rank < RANK;
+        }
+    }
+    recall[0] = (double)right1 / (double)of->count;
+    recall[1] = (double)right5 / (double)of->count;
+    *loss += sum / (2 * (double)of->count);
+    return QKV_OK;
+}
+
+static qkv_status recall_sides(qkv_tape *t, const side sides[2], size_t width, double temperature,
+                               qkv_recall_score *out)
+{
+    qkv_tape_reset(t);
+    *out = (qkv_recall_score){.pairs = sides[1].count};
+    if (!sides[0].count || !(temperature > 0)) {
+        (void)qkv_tape_fail(t, "recall", "%zu pairs at temperature %g: at least one and above 0 "
+                            "expected", sides[0].count, temperature);
+        return qkv_tape_status(t);
+    }
+    for (int way = 0; way < 2; way++) {
+        double recall[2] = {0, 0};
+        qkv_status status = recall_of(t, &sides[way], &sides[!way], width, temperature, recall,
+                                      &out->loss);
+        if (status)
+            return status;
+        out->recall1[way] = recall[0];
+        out->recall5[way] = recall[1];
+    }
+    qkv_tape_reset(t);
+    return QKV_OK;
 }
 
 qkv_status qkv_recall(qkv_tape *t, const qkv_real *a, const qkv_real *b, size_t n, size_t width,
                       double temperature, qkv_recall_score *out)
 {
-    *out = (qkv_recall_score){.pairs = n};
-    qkv_tape_reset(t);
-    if (!n || !(temperature > 0)) {
-        (void)qkv_tape_fail(t, "recall", "%zu pairs at temperature %g: at least one and above 0 "
-                            "expected", n, temperature);
-        return qkv_tape_status(t);
-    }
-    for (int way = 0; way < 2; way++)
-        for (size_t begin = 0; begin < n; begin += QUERIES) {
-            size_t some = n - begin < QUERIES ? n - begin : QUERIES;
-            qkv_tensor *x = similarities(t, way ? b : a, begin, some, way ? a : b, n, width);
-            const qkv_real *s = qkv_data(t, x);
-            if (!s)
-                return qkv_tape_status(t);
-            for (size_t i = 0; i < some; i++) {
-                size_t rank = rank_partner(s + i * n, n, begin + i, temperature, &out->loss);
-                out->recall1[way] += (double)(rank < 1) / (double)n;
-                out->recall5[way] += (double)(rank < RANK) / (double)n;
-            }
-        }
-    out->loss /= 2 * (double)n;
-    qkv_tape_reset(t);
-    return QKV_OK;
+    const side sides[] = {{.rows = a, .count = n}, {.rows = b, .count = n}};
+    return recall_sides(t, sides, width, temperature, out);
+}
+
+qkv_status qkv_recall_many(qkv_tape *t, const qkv_real *a, size_t n, const qkv_real *b,
+                           const size_t *begins, size_t width, double temperature,
+                           qkv_recall_score *out)
+{
+    const side sides[] = {{.rows = a, .count = n, .begins = begins},
+                          {.rows = b, .count = begins[n], .begins = begins, .owners = n}};
+    return recall_sides(t, sides, width, temperature, out);
 }
 
 /* The k greatest of s, by insertion: k is small. */

@@ -6,6 +6,7 @@
 #include "qkv/random.h"
 #include "qkv/vit.h"
 #include "task/common.h"
+#include "task/vectors.h"
 
 enum {
     VIEWS = 2,
@@ -33,11 +34,6 @@ qkv_embed_images_options qkv_embed_images_defaults(void)
     o.augment.jitter = 0.5;
     o.augment.grey = 0.2;
     return o;
-}
-
-static size_t views_width(const qkv_model *m)
-{
-    return ((const qkv_vit_config *)qkv_model_config(m))->trunk.width;
 }
 
 /* ---- the projection ---------------------------------------------------------------------- */
@@ -69,15 +65,15 @@ static qkv_status make_layer(views *s, int i, size_t outputs, double std)
     if (l->weight)
         return qkv_fail(s->base.ctx, QKV_E_ARGUMENT, "the model has a projection of %zu numbers, "
                         "%zu are asked for", qkv_param_dim(l->weight, 0), outputs);
-    if (!qkv_linear_create(l, ps, names[i][0], views_width(s->base.model), outputs))
+    if (!qkv_linear_create(l, ps, names[i][0], qkv__vector_width(s->base.model), outputs))
         return QKV_E_MEMORY;
     return fill_normal(l->weight, std, s->base.seed + (uint64_t)i);
 }
 
 static qkv_status make_projection(views *s)
 {
-    double in = (double)views_width(s->base.model);
-    qkv_status status = make_layer(s, 0, views_width(s->base.model), sqrt(2 / in));
+    double in = (double)qkv__vector_width(s->base.model);
+    qkv_status status = make_layer(s, 0, qkv__vector_width(s->base.model), sqrt(2 / in));
     return status ? status : make_layer(s, 1, s->o.projection, sqrt(1 / in));
 }
 
@@ -115,22 +111,6 @@ static qkv_tensor *views_loss(void *self, qkv_tape *t, const qkv_micro_batch *pa
 
 /* ---- without training -------------------------------------------------------------------- */
 
-static qkv_status views_check(const qkv_model *m, const qkv_pixels *p, const char *what)
-{
-    const qkv_vit_config *c = qkv_model_config(m);
-    const qkv_image_format *f = qkv_model_image_format(m);
-    size_t patch = c->trunk.patch ? c->trunk.patch : 1;
-    if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the model reads %zu channels; it is "
-                        "told how for %zu, and the %s images have %zu", c->trunk.channels,
-                        f ? f->channels : 0, what, qkv_pixels_channels(p));
-    if (qkv_pixels_height(p) % patch || qkv_pixels_width(p) % patch || !qkv_pixels_count(p))
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images, %zu of %zu x %zu "
-                        "pixels, cannot be cut into patches of %zu", what, qkv_pixels_count(p),
-                        qkv_pixels_width(p), qkv_pixels_height(p), patch);
-    return QKV_OK;
-}
-
 static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *images,
                              size_t n, bool unit, qkv_real *out)
 {
@@ -140,27 +120,27 @@ static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, con
     if (!x)
         return qkv_tape_status(t);
     qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
-    qkv_tensor *y = qkv_vit_vectors(m, t, x);
+    qkv_tensor *y = qkv__image_vectors(m, t, x);
     const qkv_real *from = qkv_data(t, unit ? qkv_l2_normalize(t, y, EPS) : y);
     if (from)
-        memcpy(out, from, n * views_width(m) * sizeof *out);
+        memcpy(out, from, n * qkv__vector_width(m) * sizeof *out);
     return qkv_tape_status(t);
 }
 
 qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
                             const size_t *images, size_t n, bool unit, qkv_real *out)
 {
-    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES))
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES | QKV_CAN_EMBED_BOTH))
         return QKV_E_ARGUMENT;
     size_t pixels_each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels), numbers[EVAL_BATCH];
     size_t batch = pixels_each < EVAL_PIXELS ? EVAL_PIXELS / pixels_each : 1;
     batch = batch < EVAL_BATCH ? batch : EVAL_BATCH;
-    qkv_status status = views_check(m, pixels, "given");
+    qkv_status status = qkv__vector_images_check(m, pixels, "given");
     for (size_t i = 0; i < n && !status; i += batch) {
         size_t some = n - i < batch ? n - i : batch;
         for (size_t k = 0; k < some; k++)
             numbers[k] = images ? images[i + k] : i + k;
-        status = embed_some(m, t, pixels, numbers, some, unit, out + i * views_width(m));
+        status = embed_some(m, t, pixels, numbers, some, unit, out + i * qkv__vector_width(m));
     }
     qkv_tape_reset(t);
     return status;
@@ -181,7 +161,7 @@ static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accurac
 {
     const qkv_pixels *p = s->base.valid;
     qkv_context *ctx = s->base.ctx;
-    size_t width = views_width(s->base.model);
+    size_t width = qkv__vector_width(s->base.model);
     size_t *images = qkv_calloc(ctx, count, sizeof *images);
     int32_t *classes = qkv_calloc(ctx, count, sizeof *classes);
     qkv_real *x = qkv_calloc(ctx, count, width * sizeof *x);
@@ -286,9 +266,9 @@ qkv_status qkv_task_embed_images(qkv_task *out, qkv_model *model, const qkv_pixe
         return QKV_E_ARGUMENT;
     qkv_status status = views_check_options(ctx, &o);
     if (!status)
-        status = views_check(model, train, "training");
+        status = qkv__vector_images_check(model, train, "training");
     if (!status && valid)
-        status = views_check(model, valid, "held-out");
+        status = qkv__vector_images_check(model, valid, "held-out");
     views *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
         return status;

@@ -36,6 +36,23 @@ qkv_tensor *qkv_infonce_loss(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, double t
                              partners(t, q->shape[0], 0), NULL);
 }
 
+qkv_tensor *qkv_clip_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, qkv_tensor *log_scale)
+{
+    if (!contrastive_ready(t, "clip_loss", a, b, 1) ||
+        !qkv__ready_reals(t, "clip_loss", 1, &log_scale))
+        return NULL;
+    if (log_scale->ndim != 1 || log_scale->shape[0] != 1)
+        return qkv__op_fail(t, "clip_loss", "log_scale %s is not one number",
+                            qkv__shape_text(t, log_scale));
+    qkv_tensor *u = qkv_l2_normalize(t, a, EPS), *v = qkv_l2_normalize(t, b, EPS);
+    qkv_tensor *scale = qkv_exp(t, log_scale), *answers = partners(t, a->shape[0], 0);
+    qkv_tensor *there = qkv_mul(t, qkv_matmul(t, u, false, v, true), scale);
+    qkv_tensor *back = qkv_mul(t, qkv_matmul(t, v, false, u, true), scale);
+    there = qkv_cross_entropy(t, there, answers, NULL);
+    back = qkv_cross_entropy(t, back, answers, NULL);
+    return qkv_scale(t, qkv_add(t, there, back), 0.5);
+}
+
 qkv_tensor *qkv_ntxent_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, double temperature)
 {
     if (!contrastive_ready(t, "ntxent_loss", a, b, temperature))

@@ -137,11 +137,19 @@ static int ntxent(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *us
     return 1;
 }
 
+static int clip(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    (void)user;
+    out[0] = qkv_clip_loss(t, in[0], in[1], in[2]);
+    return 1;
+}
+
 static void test_contrastive(void **state)
 {
     (void)state;
     const gradcheck_case cases[] = {
         {.name = "infonce", .fn = infonce, .inputs = 2, .input = {{2, {5, 4}}, {2, {5, 4}}}},
+        {.name = "clip", .fn = clip, .inputs = 3, .input = {{2, {5, 4}}, {2, {5, 4}}, {1, {1}}}},
         {.name = "ntxent", .fn = ntxent, .inputs = 2, .input = {{2, {4, 3}}, {2, {4, 3}}}},
     };
     gradcheck_all(cases, COUNT(cases));

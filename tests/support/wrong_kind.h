@@ -58,17 +58,32 @@ static const char *const small[][2] = {
     {"image_size", "8"}, {"patch_size", "4"}, {"decoder_hidden_size", "8"},
     {"decoder_num_hidden_layers", "1"}, {"decoder_num_attention_heads", "2"}, {"ch", "32"},
     {"ch_mult", "1,1"}, {"num_res_blocks", "1"}, {"attn_resolutions", ""}, {"resolution", "8"},
-    {"z_channels", "4"}, {"embed_dim", "4"}, {"n_embed", "8"}, {"disc_ndf", "4"},
+    {"projection_dim", "4"}, {"z_channels", "4"}, {"embed_dim", "4"}, {"n_embed", "8"},
+    {"disc_ndf", "4"},
     {"disc_num_layers", "1"}, {"channels", "4,4"}, {"convolutions", "1,1"},
 };
 
-static inline bool has(const qkv_option_table *table, const char *key)
+/* The row's key, without the object that it is in. */
+static inline bool is_named(const qkv_option *row, const char *name)
 {
-    size_t n = strlen(key);
+    const char *dot = strchr(row->key, '.'), *bar = strchr(row->key, '|');
+    const char *key = dot && (!bar || dot < bar) ? dot + 1 : row->key;
+    size_t n = strlen(name);
+    return strncmp(key, name, n) == 0 && strchr("|", key[n]);
+}
+
+/* Sets the fields of that name; of a VQGAN n_embd is a list's. */
+static inline void set_small(qkv_options *o, const qkv_model_type *type, const char *name,
+                             const char *value)
+{
+    const qkv_option_table *table = qkv_model_type_config(type);
+    char key[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++)
-        if (strncmp(table->rows[i].key, key, n) == 0 && strchr("|", table->rows[i].key[n]))
-            return true;
-    return false;
+        if (is_named(&table->rows[i], name) &&
+            !(type == qkv_vqgan_type() && strcmp(name, "n_embd") == 0)) {
+            assert_true(qkv_option_key(&table->rows[i], 0, key));
+            assert_int_equal(qkv_options_set(o, key, value), QKV_OK);
+        }
 }
 
 static inline qkv_model *made(const qkv_model_type *type)
@@ -80,9 +95,7 @@ static inline qkv_model *made(const qkv_model_type *type)
     assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
     assert_int_equal(qkv_options_bind(o, table, config), QKV_OK);
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-        if (has(table, small[i][0]) && !(type == qkv_vqgan_type() && !strcmp(small[i][0],
-                                                                             "n_embd")))
-            assert_int_equal(qkv_options_set(o, small[i][0], small[i][1]), QKV_OK);
+        set_small(o, type, small[i][0], small[i][1]);
     if (type == qkv_colorizer_type())
         assert_int_equal(qkv_options_set(o, "num_channels", "4"), QKV_OK);
     if (qkv_model_create(&m, ctx, type, config))

@@ -71,7 +71,8 @@ enum {
     LPIPS = QKV_CAN_COMPARE_IMAGES,
     VECTORS = QKV_CAN_EMBED_TEXT,
     VIEWS = QKV_CAN_EMBED_IMAGES,
-    TRUNK = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES
+    TRUNK = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
+    CLIP = QKV_CAN_EMBED_BOTH
 };
 
 /* A function, the kinds that it takes, and its arguments. It gives: */
@@ -109,6 +110,9 @@ enum {
     T(qkv_series_class_logits, KINDS_OF, (m, t, &a.batch))                                         \
     T(qkv_vit_hidden, TRUNK, (m, t, NULL))                                                         \
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
+    T(qkv_clip_texts, CLIP, (m, t, NULL, 0, NULL))                                                 \
+    T(qkv_clip_images, CLIP, (m, t, NULL))                                                         \
+    P(qkv_clip_log_scale, CLIP, (m))                                                               \
     T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
     T(qkv_pixelwise_embed, PIXELS, (m, t, NULL))                                                   \
     T(qkv_pixelwise_forward, PIXELS, (m, t, NULL))                                                 \
@@ -150,7 +154,9 @@ enum {
     S(qkv_task_fill, GAPS, (&a.task, m, &a.series, NULL, 1))                                       \
     S(qkv_fill_evaluate, GAPS, (m, t, &a.series, 0, &a.score.fill))                                \
     S(qkv_task_embed_images, VIEWS, (&a.task, m, NULL, NULL, NULL, 1))                             \
-    S(qkv_embed_images, VIEWS, (m, t, NULL, NULL, 1, true, NULL))                                  \
+    S(qkv_task_captions, CLIP, (&a.task, m, NULL, NULL, NULL, 1))                                  \
+    S(qkv_captions_evaluate, CLIP, (m, t, NULL, 0, &a.score.recall))                               \
+    S(qkv_embed_images, VIEWS | CLIP, (m, t, NULL, NULL, 1, true, NULL))                           \
     S(qkv_task_classify_images, VIT, (&a.task, m, NULL, NULL, NULL, 1))                            \
     S(qkv_classify_images_evaluate, VIT, (m, t, NULL, 0, &a.score.images))                      \
     S(qkv_classify_images, VIT, (m, t, NULL, NULL, 1, NULL))                                       \
@@ -175,7 +181,7 @@ enum {
     S(qkv_sample_codes, PRIOR, (m, NULL, NULL, NULL, NULL))                                        \
     S(qkv_fill, MLM, (m, a.ids, 1, 0, 1, NULL))                                                    \
     S(qkv_classify, TEXT, (m, NULL, NULL, 1, NULL, &a.cut))                                        \
-    S(qkv_embed_texts, VECTORS, (m, NULL, NULL, 1, NULL, &a.cut))                                  \
+    S(qkv_embed_texts, VECTORS | CLIP, (m, NULL, NULL, 1, NULL, &a.cut))                           \
     S(qkv_forecast, SERIES, (m, &a.series, 1, NULL))                                               \
     S(qkv_fill_series, GAPS, (m, &a.series, NULL))                                                 \
     S(qkv_beam_search_create, PAIRS, (&a.search, m, &a.generation))                                \

@@ -1,0 +1,58 @@
+/* vectors.c - models that give vectors: encoders of texts, of images, and of both. */
+#include "task/vectors.h"
+
+#include "qkv/bert.h"
+#include "qkv/clip.h"
+#include "qkv/vit.h"
+
+size_t qkv__vector_width(const qkv_model *m)
+{
+    const void *c = qkv_model_config(m);
+    if (qkv_model_can(m, QKV_CAN_EMBED_BOTH))
+        return ((const qkv_clip_config *)c)->projection;
+    return qkv_model_can(m, QKV_CAN_EMBED_IMAGES) ? ((const qkv_vit_config *)c)->trunk.width
+                                                  : ((const qkv_bert_config *)c)->width;
+}
+
+void qkv__vector_limits(const qkv_model *m, size_t *vocab, size_t *length)
+{
+    if (qkv_model_can(m, QKV_CAN_EMBED_BOTH)) {
+        const qkv_clip_config *c = qkv_model_config(m);
+        *vocab = c->text.vocab;
+        *length = c->text.positions;
+        return;
+    }
+    const qkv_bert_config *c = qkv_model_config(m);
+    *vocab = c->vocab;
+    *length = c->max_length ? c->max_length : c->positions;
+}
+
+const qkv_patches_config *qkv__vector_trunk(const qkv_model *m)
+{
+    const void *c = qkv_model_config(m);
+    return qkv_model_can(m, QKV_CAN_EMBED_BOTH) ? &((const qkv_clip_config *)c)->vision
+                                                : &((const qkv_vit_config *)c)->trunk;
+}
+
+qkv_tensor *qkv__image_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *pixels)
+{
+    return qkv_model_can(m, QKV_CAN_EMBED_BOTH) ? qkv_clip_images(m, t, pixels)
+                                                : qkv_vit_vectors(m, t, pixels);
+}
+
+qkv_status qkv__vector_images_check(const qkv_model *m, const qkv_pixels *p,
+                                    const char *what)
+{
+    const qkv_patches_config *c = qkv__vector_trunk(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
+    size_t patch = c->patch ? c->patch : 1;
+    if (!f || f->channels != c->channels || qkv_pixels_channels(p) != c->channels)
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the model reads %zu channels; it is "
+                        "told how for %zu, and the %s images have %zu", c->channels,
+                        f ? f->channels : 0, what, qkv_pixels_channels(p));
+    if (qkv_pixels_height(p) % patch || qkv_pixels_width(p) % patch || !qkv_pixels_count(p))
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images, %zu of %zu x %zu "
+                        "pixels, cannot be cut into patches of %zu", what, qkv_pixels_count(p),
+                        qkv_pixels_width(p), qkv_pixels_height(p), patch);
+    return QKV_OK;
+}
