@@ -198,7 +198,9 @@ static qkv_status forecast_report(chapter *h)
     forecast_conclude(h->t, &s);
     page_text(p, "Ask it for more: qkv forecast %s --horizon 48 < %s/past.csv", h->t->dir,
               h->t->dir);
-    return QKV_OK;
+    const qkv_path past = qkv_path_in(h->t->dir, "past.csv");
+    return tour_look(h->t, h->t->dir, &(qkv_look_input){.series = past.text}, "look.html",
+                     "Which hours the forecast attends to, last layer, mean of the heads");
 }
 
 qkv_status tour_forecast(tour *t)

@@ -183,6 +183,10 @@ static qkv_status imagine_show(pupil *h)
                  "--minutes");
     if (!status)
         page_text(p, "Ask it yourself: qkv imagine %s --out grid.png", h->t->dir);
+    if (!status)
+        status = tour_look(h->t, h->t->dir, &(qkv_look_input){.text = NULL}, "look.html",
+                           "An image that it drew: which codes the last one attends to, last "
+                           "layer, mean of the heads");
     return status;
 }
 
