@@ -195,15 +195,18 @@ class Browser:
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 
     def download(self, suffix, seconds=10):
-        """Bytes of a file that the page has handed over, which is removed; None: none came."""
+        """Bytes of a file that the page has handed over, which is removed; None: none came.
+
+        Chromium reserves the name with an empty file, and renames the whole one over it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for name in os.listdir(self.folder):
                 if name.endswith(suffix):
                     path = os.path.join(self.folder, name)
                     data = pathlib.Path(path).read_bytes()
-                    os.remove(path)
-                    return data
+                    if data:
+                        os.remove(path)
+                        return data
             time.sleep(0.05)
         check(False, f"no file {suffix} came")
         return None
