@@ -197,7 +197,7 @@ static qkv_status captions_check(const qkv_model *m, const qkv_captioned *d, con
     const qkv_records *r = d->captions;
     size_t vocab, most, last = 0, images = qkv_pixels_count(d->images);
     qkv__vector_limits(m, &vocab, &most);
-    qkv_status status = qkv__vector_images_check(m, d->images, what);
+    qkv_status status = qkv__images_check(m, qkv__vector_trunk(m), d->images, what);
     if (status)
         return status;
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r) || caption_image(r, 0) != 0)

@@ -89,5 +89,15 @@ void qkv__image_task_destroy(void *self);
 
 /* Uninitialised, for n images of the set: (n, height, width, channels). */
 qkv_tensor *qkv__images_tensor(qkv_tape *t, const qkv_pixels *p, size_t n);
+/* Begins an inference with n images of the set, as the model reads them; images: their numbers. */
+qkv_tensor *qkv__images_values(const qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                               const size_t *images, size_t n);
+/* How many images of the set one such inference takes, at least 1. */
+size_t qkv__images_batch(const qkv_pixels *p);
+
+/* The model is told how to read images of these channels, and can cut those of the set into the
+ * trunk's patches; else an error, which calls them WHAT images. */
+qkv_status qkv__images_check(const qkv_model *m, const qkv_patches_config *trunk,
+                             const qkv_pixels *p, const char *what);
 
 #endif

@@ -1,7 +1,10 @@
-/* task.c - what every task has: its beginning, its end, and a list of metrics. */
+/* task.c - what every task has: its beginning, its end, and a list of metrics; and what those on
+ * images have. */
 #include "task/common.h"
 
 #include <string.h>
+
+enum { EVAL_PIXELS = 1 << 18 }; /* in one inference, at least one image */
 
 void qkv_metrics_add(qkv_metrics *m, const char *name, double value)
 {
@@ -108,4 +111,37 @@ qkv_tensor *qkv__images_tensor(qkv_tape *t, const qkv_pixels *p, size_t n)
 {
     const size_t shape[] = {n, qkv_pixels_height(p), qkv_pixels_width(p), qkv_pixels_channels(p)};
     return qkv_tensor_from(t, NULL, 4, shape);
+}
+
+qkv_tensor *qkv__images_values(const qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                               const size_t *images, size_t n)
+{
+    const qkv_image_format *f = qkv_model_image_format(m);
+    qkv__begin_inference(t);
+    qkv_tensor *x = qkv__images_tensor(t, p, n);
+    if (x)
+        qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
+    return x;
+}
+
+size_t qkv__images_batch(const qkv_pixels *p)
+{
+    size_t size = qkv_pixels_height(p) * qkv_pixels_width(p);
+    return size < EVAL_PIXELS ? EVAL_PIXELS / size : 1;
+}
+
+qkv_status qkv__images_check(const qkv_model *m, const qkv_patches_config *trunk,
+                             const qkv_pixels *p, const char *what)
+{
+    const qkv_image_format *f = qkv_model_image_format(m);
+    if (!f || f->channels != trunk->channels || qkv_pixels_channels(p) != trunk->channels)
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the model reads %zu channels; it is "
+                        "told how for %zu, and the %s images have %zu", trunk->channels,
+                        f ? f->channels : 0, what, qkv_pixels_channels(p));
+    if (qkv_pixels_height(p) % trunk->patch || qkv_pixels_width(p) % trunk->patch ||
+        !qkv_pixels_count(p))
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images, %zu of %zu x %zu "
+                        "pixels, cannot be cut into patches of %zu", what, qkv_pixels_count(p),
+                        qkv_pixels_width(p), qkv_pixels_height(p), trunk->patch);
+    return QKV_OK;
 }

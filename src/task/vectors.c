@@ -91,20 +91,3 @@ qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, s
     qkv__packed_free(&p);
     return status;
 }
-
-qkv_status qkv__vector_images_check(const qkv_model *m, const qkv_pixels *p,
-                                    const char *what)
-{
-    const qkv_patches_config *c = qkv__vector_trunk(m);
-    const qkv_image_format *f = qkv_model_image_format(m);
-    size_t patch = c->patch ? c->patch : 1;
-    if (!f || f->channels != c->channels || qkv_pixels_channels(p) != c->channels)
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the model reads %zu channels; it is "
-                        "told how for %zu, and the %s images have %zu", c->channels,
-                        f ? f->channels : 0, what, qkv_pixels_channels(p));
-    if (qkv_pixels_height(p) % patch || qkv_pixels_width(p) % patch || !qkv_pixels_count(p))
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images, %zu of %zu x %zu "
-                        "pixels, cannot be cut into patches of %zu", what, qkv_pixels_count(p),
-                        qkv_pixels_width(p), qkv_pixels_height(p), patch);
-    return QKV_OK;
-}

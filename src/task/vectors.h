@@ -29,8 +29,4 @@ qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, boo
 qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
                               const size_t *records, size_t count, qkv_real *out);
 
-/* The model is told how to read images of these channels, and can cut those of the set into
- * patches; else an error, which calls them WHAT images. */
-qkv_status qkv__vector_images_check(const qkv_model *m, const qkv_pixels *p, const char *what);
-
 #endif
