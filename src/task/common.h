@@ -51,6 +51,16 @@ static inline qkv_cross_entropy_terms *qkv__terms_of(const qkv_micro_batch *part
  * whole update's. */
 void qkv__report_cross_entropy(const qkv_micro_batch *part, const qkv_cross_entropy_options *o);
 
+/* Cross-entropy of a part whose options' normalizer is the whole update's; reports its terms. */
+qkv_tensor *qkv__part_cross_entropy(qkv_tape *t, const qkv_micro_batch *part, qkv_tensor *logits,
+                                    qkv_tensor *targets, qkv_cross_entropy_options *o);
+
+/* What guesses (count) of these labels are worth; loss: the sum of -log p of the labels. */
+qkv_classify_score qkv__classify_score(const int32_t *guesses, const int32_t *labels, size_t count,
+                                       size_t classes, double loss);
+/* As metrics of an evaluation of held-out texts or series, which are `all`. */
+qkv_metrics qkv__classify_metrics(const qkv_classify_score *s, size_t all);
+
 /* How many of `all` an evaluation reads, and the i-th of `count` that lie evenly over all. */
 static inline size_t qkv__limited(size_t limit, size_t all)
 {

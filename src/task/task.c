@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "qkv/score.h"
+
 enum { EVAL_PIXELS = 1 << 18 }; /* in one inference, at least one image */
 
 void qkv_metrics_add(qkv_metrics *m, const char *name, double value)
@@ -44,6 +46,32 @@ void qkv__report_cross_entropy(const qkv_micro_batch *part, const qkv_cross_entr
         qkv_terms_add(part->terms, "smoothing", x->smoothing);
     if (o->rdrop > 0)
         qkv_terms_add(part->terms, "rdrop", x->rdrop);
+}
+
+qkv_tensor *qkv__part_cross_entropy(qkv_tape *t, const qkv_micro_batch *part, qkv_tensor *logits,
+                                    qkv_tensor *targets, qkv_cross_entropy_options *o)
+{
+    qkv_cross_entropy_terms terms;
+    o->terms = qkv__terms_of(part, o, &terms);
+    qkv_tensor *y = qkv_cross_entropy(t, logits, targets, o);
+    qkv__report_cross_entropy(part, o);
+    o->terms = NULL;
+    return y;
+}
+
+qkv_classify_score qkv__classify_score(const int32_t *guesses, const int32_t *labels, size_t count,
+                                       size_t classes, double loss)
+{
+    return (qkv_classify_score){.accuracy = qkv_accuracy(guesses, labels, count),
+                                .loss = loss / (double)count, .texts = count,
+                                .f1 = classes == 2 ? qkv_f1(guesses, labels, count, 1)
+                                                   : qkv_f1_macro(guesses, labels, count, classes)};
+}
+
+qkv_metrics qkv__classify_metrics(const qkv_classify_score *s, size_t all)
+{
+    return (qkv_metrics){.item = {{"accuracy", s->accuracy}, {"loss", s->loss}, {"f1", s->f1}},
+                         .count = 3, .more_is_better = true, .scored = s->texts, .units = all};
 }
 
 qkv_task_type qkv_task_type_defaults(const char *name,
