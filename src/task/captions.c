@@ -179,12 +179,10 @@ static qkv_status captions_evaluate(void *self, qkv_tape *t, size_t limit, qkv_m
     qkv_status status = evaluate_captions(s->base.model, t, &s->valid, limit, &score);
     if (status)
         return status;
-    *out = (qkv_metrics){.item = {{"recall_1", (score.recall1[0] + score.recall1[1]) / 2},
-                                  {"recall_5", (score.recall5[0] + score.recall5[1]) / 2},
-                                  {"loss", score.loss}},
-                         .count = 3, .more_is_better = true,
-                         .scored = qkv__limited(limit, qkv_pixels_count(s->valid.images)),
-                         .units = qkv_pixels_count(s->valid.images)};
+    size_t all = qkv_pixels_count(s->valid.images);
+    *out = (qkv_metrics){.more_is_better = true, .scored = qkv__limited(limit, all), .units = all};
+    qkv__recall_add(out, &score);
+    qkv_metrics_add(out, "loss", score.loss);
     return QKV_OK;
 }
 

@@ -148,11 +148,10 @@ static qkv_status task_embed_evaluate(void *self, qkv_tape *t, size_t limit, qkv
     qkv_status status = evaluate_pairs(s->model, t, s->valid, &s->o, limit, &score);
     if (status)
         return status;
-    *out = (qkv_metrics){.item = {{"recall_1", (score.recall1[0] + score.recall1[1]) / 2},
-                                  {"recall_5", (score.recall5[0] + score.recall5[1]) / 2},
-                                  {"loss", score.loss}},
-                         .count = 3, .more_is_better = true, .scored = score.pairs,
+    *out = (qkv_metrics){.more_is_better = true, .scored = score.pairs,
                          .units = qkv_records_count(s->valid)};
+    qkv__recall_add(out, &score);
+    qkv_metrics_add(out, "loss", score.loss);
     return QKV_OK;
 }
 

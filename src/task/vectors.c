@@ -91,3 +91,9 @@ qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, s
     qkv__packed_free(&p);
     return status;
 }
+
+void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s)
+{
+    qkv_metrics_add(m, "recall_1", (s->recall1[0] + s->recall1[1]) / 2);
+    qkv_metrics_add(m, "recall_5", (s->recall5[0] + s->recall5[1]) / 2);
+}

@@ -2,6 +2,7 @@
 #ifndef QKV_SRC_TASK_VECTORS_H
 #define QKV_SRC_TASK_VECTORS_H
 
+#include "qkv/embed.h"
 #include "qkv/model.h"
 #include "qkv/pixels.h"
 #include "task/packed.h"
@@ -28,5 +29,8 @@ qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, boo
 /* Those of a field of `count` records, whose numbers are in `records`; NULL: evenly over all. */
 qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
                               const size_t *records, size_t count, qkv_real *out);
+
+/* Adds recall_1 and recall_5, the means over both directions. */
+void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s);
 
 #endif

@@ -140,14 +140,6 @@ qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
-static bool views_labelled(const qkv_pixels *p)
-{
-    for (size_t i = 0; i < qkv_pixels_count(p); i++)
-        if (qkv_pixels_class(p, i) < 0)
-            return false;
-    return qkv_pixels_classes(p) > 1;
-}
-
 /* Of `count` held-out images, evenly spaced, among each other. */
 static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accuracy)
 {
@@ -192,7 +184,7 @@ static qkv_status views_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metr
 {
     views *s = self;
     size_t all = qkv_pixels_count(s->base.valid), count = qkv__limited(limit, all);
-    bool labelled = views_labelled(s->base.valid);
+    bool labelled = qkv_pixels_labelled(s->base.valid);
     double knn = 0, loss = 0;
     qkv_status status = labelled ? views_knn(s, t, count, &knn) : QKV_OK;
     if (!status)
