@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "pipeline/look_patches.h"
+#include "report/patches.h"
 #include "pipelines.h"
 #include "qkv/color.h"
 #include "qkv/pipeline_look.h"
