@@ -1,28 +1,9 @@
 /* embed.c - vectors of texts, from an encoder that was trained for them. */
-#include <string.h>
-
 #include "model/model.h"
 #include "qkv/infer.h"
-#include "task/packed.h"
 #include "task/vectors.h"
 
 enum { BATCH_ROWS = 4096 }; /* ids that are read at once */
-static const double EPS = 1e-12;
-
-/* The normalised vectors of p, which is emptied. */
-static qkv_status embed_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *out)
-{
-    size_t n = p->sequences * qkv__vector_width(m);
-    if (p->failed)
-        return QKV_E_MEMORY;
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
-    const qkv_real *from = qkv_data(t, qkv_l2_normalize(t, qkv__packed_vectors(p, m, t), EPS));
-    if (from)
-        memcpy(out, from, n * sizeof *out);
-    qkv__packed_clear(p);
-    return qkv_tape_status(t);
-}
 
 static qkv_status embed_add(qkv_model *m, qkv_tokenizer *t, qkv__packed *p, const qkv_line *text,
                             qkv_ids *ids, size_t *cut)
@@ -62,7 +43,7 @@ qkv_status qkv_embed_texts(qkv_model *m, qkv_tokenizer *t, const qkv_line *texts
         status = embed_add(m, t, &p, &texts[i], &ids, &shorter);
         if (status || (p.rows < BATCH_ROWS && i + 1 < count && !p.failed))
             continue;
-        status = embed_batch(m, tape, &p, out + done * width);
+        status = qkv__text_vectors_read(&p, m, tape, true, out + done * width);
         done = i + 1;
     }
     if (cut)

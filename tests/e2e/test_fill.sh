@@ -81,7 +81,7 @@ refuse() {
     [ $? -eq 1 ] || bad "$*: exit 1 expected"
     grep -q -- "$sentence" errors || bad "$*: \"$sentence\" expected, found $(cat errors)"
 }
-refuse 'fewer than the 96 that are read at once' \
+refuse "fewer than the context's 96" \
     train fill --data data.csv --columns load --out new
 refuse 'no column "nope"' train fill --data data.csv --columns nope --out new
 refuse 'line 2, column 1 (day): expected a number, found "d0"' \
