@@ -1,6 +1,6 @@
 /* pipeline_look.h - looking inside a model of a directory while it reads one input: what its
  * positions are, where each head looks, what each layer would predict.
- * Layer: pipeline
+ * Layer: report
  *
  *     const qkv_look_input in = {.text = "The cat sat on the mat"};
  *     qkv_look l;

@@ -73,6 +73,9 @@ refuse 'word.csv: line 2, value 2: expected a finite number, found "x"' \
     train classify --data word.csv --out new
 refuse 'odd.csv: line 2: expected values of steps of 2 each, found 1' \
     train classify --data odd.csv --channels 2 --out new
+printf '7,1,2,3,4\n' >labelled.csv
+refuse 'labelled.csv: line 1: expected values of steps of 2 each without a label, found 5' \
+    classify model labelled.csv
 refuse 'at least 2 labels expected' train classify --data one.csv --valid-last 0 --out new
 refuse 'the model has no class "other"' eval model --file other.csv
 refuse 'begin anew' train classify --data waves.csv --init model --out new

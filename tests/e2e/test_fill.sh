@@ -73,6 +73,18 @@ grep -q encoder_attentions page.html || bad "page.html has no attention"
 "$QKV" look both data.csv --threads 1 --quiet >shown || bad "look"
 grep -q '^   weights |' shown || bad "look: $(cat shown)"
 
+# A name that separates and quotes comes out as it went in; the last token has two of its four rows.
+printf '"sun, ""daily"""\n' >names.csv
+awk 'BEGIN { for (i = 0; i < 90; i++) print i % 10 == 3 ? "" : i % 7 }' >>names.csv
+"$QKV" train fill --data names.csv --context 12 --valid-last 20 --steps 2 --threads 1 --quiet \
+    --out named >shown || bad "train fill"
+head -n 11 names.csv >short.csv
+"$QKV" fill named short.csv --out again.csv --quiet || bad "fill"
+[ "$(head -n 1 again.csv)" = '"sun, ""daily"""' ] || bad "names: $(head -n 1 again.csv)"
+"$QKV" fill named again.csv --quiet >shown || bad "fill what fill wrote"
+"$QKV" look named short.csv --json --quiet >shown || bad "look"
+grep -q '"labels": \["rows 1-4", "rows 5-8", "rows 9-10"\]' shown || bad "$(head -c 400 shown)"
+
 # refuse SENTENCE WORDS... : exit 1, and the sentence.
 refuse() {
     sentence=$1
@@ -87,6 +99,9 @@ refuse 'no column "nope"' train fill --data data.csv --columns nope --out new
 refuse 'line 2, column 1 (day): expected a number, found "d0"' \
     train fill --data data.csv --out new
 refuse 'both.json: expected rows of numbers, found none' fill both both.json
+"$QKV" fill both data.csv --top-k 3 >answer 2>errors
+[ $? -eq 2 ] || bad "--top-k: exit 2 expected"
+grep -q 'top-k is for words; both fills in numbers' errors || bad "--top-k: $(cat errors)"
 refuse 'a qkv_series_filler model does not forecast' forecast both --file data.csv
 [ ! -e new ] || bad "something was written"
 exit $failed

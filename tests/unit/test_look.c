@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "looked.h"
 #include "pipelines_text.h"
 #include "qkv/infer.h"
-#include "qkv/pipeline_look.h"
 
 enum { LAYERS = 3 };
 static const char clean[] = "the cat sat", corrupt[] = "the mat sat";
@@ -384,36 +384,26 @@ static void refused(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static qkv_status all_of_text(void *user)
+{
+    const looked_at *a = user;
+    qkv_look_places names = {0};
+    qkv_patch found = {0};
+    qkv_status status = look_and_write(user);
+    if (!status)
+        status = qkv_pipeline_places(a->p, &names);
+    if (!status)
+        status = patch_texts(a->p, clean, corrupt, NULL, &found);
+    qkv_look_places_free(&names);
+    qkv_patch_free(&found);
+    return status;
+}
+
 static void memory_gives_out(void **state)
 {
     (void)state;
-    qkv_pipeline *p = of(LM);
-    const qkv_look_input cat = {.text = "the cat"};
-    size_t failures = 0;
-    for (size_t n = 0;; n += 1 + n / 16) {
-        qkv_look l = {0};
-        qkv_patch grid_ = {0};
-        memory.left = n;
-        qkv_status status = qkv_pipeline_look(p, &cat, NULL, &l);
-        if (!status)
-            status = qkv_look_page(&l, NULL, in(folder, "page.html"));
-        qkv_look_places names = {0};
-        if (!status)
-            status = qkv_pipeline_places(p, &names);
-        qkv_look_places_free(&names);
-        if (!status)
-            status = patch_texts(p, clean, corrupt, NULL, &grid_);
-        bool failed = memory.left == SIZE_MAX;
-        memory.left = SIZE_MAX;
-        qkv_look_free(&l);
-        qkv_patch_free(&grid_);
-        if (!failed)
-            break;
-        failures++;
-        if (status != QKV_E_MEMORY && status != QKV_OK)
-            fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-    }
-    assert_true(failures > 20);
+    looked_at a = {of(LM), {.text = "the cat"}};
+    expect_memory_told(all_of_text, &a, 16);
 }
 
 static void series_memory_gives_out(void **state)
@@ -422,25 +412,8 @@ static void series_memory_gives_out(void **state)
     qkv_real numbers[ROWS * COLUMNS] = {1, 2, 3, 4, 5};
     const qkv_array rows = {.ctx = ctx, .data = numbers, .ndim = 2, .shape = {ROWS, COLUMNS},
                             .count = ROWS * COLUMNS};
-    const qkv_look_input series = {.rows = &rows};
-    qkv_pipeline *p = of(FORECASTER);
-    size_t failures = 0;
-    for (size_t n = 0;; n += 1 + n / 16) {
-        qkv_look l = {0};
-        memory.left = n;
-        qkv_status status = qkv_pipeline_look(p, &series, NULL, &l);
-        if (!status)
-            status = qkv_look_page(&l, NULL, in(folder, "page.html"));
-        bool failed = memory.left == SIZE_MAX;
-        memory.left = SIZE_MAX;
-        qkv_look_free(&l);
-        if (!failed)
-            break;
-        failures++;
-        if (status != QKV_E_MEMORY && status != QKV_OK)
-            fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-    }
-    assert_true(failures > 20);
+    looked_at a = {of(FORECASTER), {.rows = &rows}};
+    expect_memory_told(look_and_write, &a, 16);
 }
 
 int main(void)
