@@ -41,6 +41,8 @@ typedef struct {
 } qkv__look_attentions;
 
 enum { QKV__EVERYWHERE = -1 };
+/* Models that read a second text. */
+enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE };
 
 /* What patching needs of a kind: the outputs, of which an answer is measured at one place. */
 typedef struct {
