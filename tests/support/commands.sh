@@ -34,9 +34,16 @@ refused() {
     grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
 }
 
-# goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits as one
-# into STOPPED that saves its state every so many steps, stops after the first time and goes on. A
-# run that ends before it is stopped shows nothing: it is started again, five times at most.
+# log_of DIR : the log of its training without times and what was said of the machine.
+log_of() {
+    sed -e '/^{"kind": "machine"/d' -e 's/"seconds": [^,]*, //' -e 's/, "data_wait": [^,}]*//' \
+        "$1/train/metrics.jsonl"
+}
+
+# goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits, and
+# the same log, as one into STOPPED that saves its state every so many steps, stops after the first
+# time and goes on. A run that ends before it is stopped shows nothing: it is started again, five
+# times at most.
 goes_on() {
     every=$1 straight=$2 stopped=$3
     shift 3
@@ -59,4 +66,7 @@ goes_on() {
         fail "resume: $(cat notes)"
     cmp "$straight/model.safetensors" "$stopped/model.safetensors" ||
         fail "stop and resume: other bits"
+    log_of "$straight" >"$straight.log"
+    log_of "$stopped" >"$stopped.log"
+    cmp "$straight.log" "$stopped.log" || fail "stop and resume: another log"
 }
