@@ -258,8 +258,7 @@ static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
                    {"hold-back", "forecasts nothing", l->o.hold_back > 0, QKV_CAN_FORECAST},
                    {"mask", "masks no patches", l->o.mask < own.mask || l->o.mask > own.mask,
                     QKV_CAN_RECONSTRUCT},
-                   {"second", "reads one text", l->in->second != NULL,
-                    QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE}};
+                   {"second", "reads one text", l->in->second != NULL, QKV__CAN_READ_TWO}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && !(k->can & options[i].can))
             return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,

@@ -5,25 +5,15 @@
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 
-i=0
-while [ $i -lt 300 ]; do
-    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
-    i=$((i + 1))
-done >text
+sentences 300 >text
 sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
 awk '{ print (NR % 2 ? "odd" : "even") "\t" $0 }' text >labels.tsv
 draw_bars 1 64 bars-images-idx3-ubyte
 label_bars 64 bars-labels-idx1-ubyte
 image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
-short="--model nano --steps 2 --threads 1 --quiet"
-# train NAME KIND WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    # shellcheck disable=SC2086
-    "$QKV" train "$@" --out "$name" $short >answer 2>notes || fail "train $*: $(cat notes)"
-}
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
 train classes classify --data labels.tsv --vocab 300
