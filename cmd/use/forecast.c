@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "core/cli.h"
-#include "tour/plot.h"
+#include "core/plot.h"
 
 #define STDIN "/dev/stdin"
 
@@ -35,8 +35,8 @@ static int print_rows(cli *c, const qkv_array *y)
 static void plot(const qkv_array *history, const qkv_array *y)
 {
     for (size_t j = 0; j < y->shape[1]; j++)
-        cli_plot(stderr, y->names ? y->names[j] : NULL, history->data + j, history->shape[0],
-                 history->shape[1], y->data + j, y->shape[0], y->shape[1]);
+        cli_plot_series(stderr, y->names ? y->names[j] : NULL, history->data + j, history->shape[0],
+                        history->shape[1], y->data + j, y->shape[0], y->shape[1]);
 }
 
 static int forecast_answer_json(cli *c, const qkv_array *y)
