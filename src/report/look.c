@@ -241,6 +241,7 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
 /* Options of other kinds of models are errors, not ignored. */
 static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
 {
+    const qkv_pipeline_look_options own = qkv_pipeline_look_defaults();
     const struct {
         const char *name, *what;
         bool given;
@@ -248,7 +249,16 @@ static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
     } options[] = {{"truth", "tells no classes of pixels", l->o.truth != NULL, QKV_CAN_SEGMENT},
                    {"pixel", "gives pixels neither classes nor colours", l->o.pixel != NULL,
                     QKV_CAN_SEGMENT | QKV_CAN_COLORIZE},
-                   {"hint", "colours no images", l->o.hints.count > 0, QKV_CAN_COLORIZE}};
+                   {"hint", "colours no images", l->o.hints.count > 0, QKV_CAN_COLORIZE},
+                   {"among", "reads no images, or has no panel that searches a set",
+                    l->o.among != NULL, QKV_CAN_ENCODE_IMAGES | QKV_CAN_CLASSIFY_IMAGES |
+                    QKV_CAN_EMBED_IMAGES | QKV_CAN_RECONSTRUCT | QKV_CAN_SEGMENT |
+                    QKV_CAN_COLORIZE},
+                   {"class", "samples no images", l->o.class_ != NULL, QKV_CAN_SAMPLE_CODES},
+                   {"hold-back", "forecasts nothing", l->o.hold_back > 0, QKV_CAN_FORECAST},
+                   {"mask", "masks no patches", l->o.mask < own.mask || l->o.mask > own.mask,
+                    QKV_CAN_RECONSTRUCT},
+                   {"second", "reads one text", l->in->second != NULL, QKV__CAN_READ_TWO}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && !(k->can & options[i].can))
             return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,

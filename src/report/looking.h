@@ -41,6 +41,8 @@ typedef struct {
 } qkv__look_attentions;
 
 enum { QKV__EVERYWHERE = -1 };
+/* Models that read a second text. */
+enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE };
 
 /* What patching needs of a kind: the outputs, of which an answer is measured at one place. */
 typedef struct {
@@ -142,8 +144,8 @@ qkv_status qkv__look_effects(qkv__looking *l);
 /* The weights as lines of text. */
 void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
                         qkv_str *out);
-/* The member "series" of a JSON object. */
-void qkv__look_series_json(const qkv_look *l, qkv_json_writer *w);
+/* The member "series" of a JSON object; visible: names of columns as a page shows them. */
+void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w);
 /* ---- panels, panels.c ------------------------------------------------------------------------ */
 
 /* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to

@@ -57,7 +57,8 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     uint8_t half[SIDE * SIDE * 3];
     const qkv_image grey = {.data = half, .height = SIDE, .width = SIDE, .channels = 3};
     qkv_array series;
-    qkv_look_input sample = {.text = "a", .second = "a", .image = {.image = &grey}};
+    const qkv__look_kind *kind = qkv__look_kind_of(p);
+    qkv_look_input sample = {.text = "a", .image = {.image = &grey}};
     qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
     place_list list = {.out = out};
     qkv_look found;
@@ -67,6 +68,8 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     o.top = 0;
     qkv_status status = qkv__look_sample_rows(p, &series);
     sample.rows = series.data ? &series : NULL;
+    if (kind && (kind->can & QKV__CAN_READ_TWO))
+        sample.second = "a";
     if (!status)
         status = qkv_probe_add(p->tape, NULL, list_place, &list);
     if (!status)

@@ -47,6 +47,9 @@ refused 1 'word.csv: line 2, value 2: expected a finite number, found "x"' \
     train classify --data word.csv --out new
 refused 1 'odd.csv: line 2: expected values of steps of 2 each, found 1' \
     train classify --data odd.csv --channels 2 --out new
+printf '7,1,2,3,4\n' >labelled.csv
+refused 1 'labelled.csv: line 1: expected values of steps of 2 each without a label, found 5' \
+    classify model labelled.csv
 refused 1 'at least 2 labels expected' train classify --data one.csv --valid-last 0 --out new
 refused 1 'the model has no class "other"' eval model --file other.csv
 refused 1 'begin anew' train classify --data waves.csv --init model --out new

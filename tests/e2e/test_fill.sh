@@ -55,12 +55,25 @@ grep -q encoder_attentions page.html || fail "page.html has no attention"
 "$QKV" look both data.csv --threads 1 --quiet >shown || fail "look"
 grep -q '^   weights |' shown || fail "look: $(cat shown)"
 
+# A name that separates and quotes comes out as it went in; the last token has two of its four rows.
+printf '"sun, ""daily"""\n' >names.csv
+awk 'BEGIN { for (i = 0; i < 90; i++) print i % 10 == 3 ? "" : i % 7 }' >>names.csv
+"$QKV" train fill --data names.csv --context 12 --valid-last 20 --steps 2 --threads 1 --quiet \
+    --out named >shown || fail "train fill"
+head -n 11 names.csv >short.csv
+"$QKV" fill named short.csv --out again.csv --quiet || fail "fill"
+[ "$(head -n 1 again.csv)" = '"sun, ""daily"""' ] || fail "names: $(head -n 1 again.csv)"
+"$QKV" fill named again.csv --quiet >shown || fail "fill what fill wrote"
+"$QKV" look named short.csv --json --quiet >shown || fail "look"
+grep -q '"labels": \["rows 1-4", "rows 5-8", "rows 9-10"\]' shown || fail "$(head -c 400 shown)"
+
 refused 1 'fewer than the 96 that are read at once' \
     train fill --data data.csv --columns load --out new
 refused 1 'no column "nope"' train fill --data data.csv --columns nope --out new
 refused 1 'line 2, column 1 (day): expected a number, found "d0"' \
     train fill --data data.csv --out new
 refused 1 'both.json: expected rows of numbers, found none' fill both both.json
+refused 2 'top-k is for words; both fills in numbers' fill both data.csv --top-k 3
 refused 1 'a qkv_series_filler model does not forecast' forecast both --file data.csv
 [ ! -e new ] || fail "something was written"
 exit $failed

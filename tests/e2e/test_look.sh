@@ -101,6 +101,11 @@ refused 1 "--hint: a qkv_segmenter model colours no" look segment photos/a.png -
 refused 1 "--pixel: for panels" look segment photos/a.png --pixel 1,1
 refused 1 "no class of the model" look segment photos/a.png --truth photos/b.png --panel segments
 refused 1 "nowhere" look vit "$image" --among nowhere --panel nearest
+refused 1 "--among: a llama model reads no images" look lm "the cat" --among photos --panel stream
+refused 1 "--class: a llama model samples no" look lm "the cat" --class 1
+refused 1 "--hold-back: a llama model forecasts nothing" look lm "the cat" --hold-back 3
+refused 1 "--mask: a vit model masks no patches" look vit "$image" --mask 0.5
+refused 1 "--second: a llama model reads one text" look lm "the cat" --second "a dog"
 
 # A capture's tensors have the names that Hugging Face gives them.
 look lm "the cat sat" --capture inside.safetensors --places '*.attn.z'
@@ -138,6 +143,9 @@ refused 1 "no common mask" look mlm "the cat" --patch "the mat"
 refused 1 "--answer: one of 2 names" look classes "the cat" --patch "the mat" --answer none
 refused 1 "--pixel: the model does not answer at pixels" look lm "the cat" --patch "the mat" \
     --pixel 1,2
+refused 1 "--answer: --patch expected" look lm "the cat" --answer cat
+refused 1 "--panel: not together with --patch" look lm "the cat" --patch "the mat" --panel stream
+refused 1 "--layer: not together with --patch" look lm "the cat" --patch "the mat" --layer 1
 refused 1 "--place: the model has no h.0.nowhere" look lm "the cat" --patch "the mat" \
     --place nowhere
 
