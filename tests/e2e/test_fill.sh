@@ -67,7 +67,7 @@ head -n 11 names.csv >short.csv
 "$QKV" look named short.csv --json --quiet >shown || fail "look"
 grep -q '"labels": \["rows 1-4", "rows 5-8", "rows 9-10"\]' shown || fail "$(head -c 400 shown)"
 
-refused 1 'fewer than the 96 that are read at once' \
+refused 1 "fewer than the context's 96" \
     train fill --data data.csv --columns load --out new
 refused 1 'no column "nope"' train fill --data data.csv --columns nope --out new
 refused 1 'line 2, column 1 (day): expected a number, found "d0"' \
