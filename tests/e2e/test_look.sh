@@ -173,7 +173,7 @@ refused 1 "lm: the text has no tokens" look lm ""
 refused 1 "layer: attentions have" look lm "the cat" --layer 99
 refused 1 "head: attentions have" look lm "the cat" --head 99
 refused 1 "position: there are" look lm "the cat" --at 99
-refused 1 "--attention: a llama model has no cross" look lm "the cat" --attention cross
+refused 1 "attention: a llama model has no cross" look lm "the cat" --attention cross
 refused 1 "nowhere.png: cannot be opened" look vit nowhere.png
 refused 1 "nowhere/inside: " look lm "the cat" --capture nowhere/inside
 refused 2 "--least" look lm "the cat" --least 2

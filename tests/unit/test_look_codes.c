@@ -427,6 +427,9 @@ static void prior_of_image(void **state)
     o.class_ = "17";
     json_t *all = look_at(p, &(qkv_look_input){.image = in_}, &o, &l);
     assert_string_equal(l.axes[0].labels[0], "class 17");
+    qkv_look_choice c; /* the code in the middle: the class attends to itself alone */
+    assert_int_equal(qkv_look_choose(&l, NULL, &c), QKV_OK);
+    assert_int_equal(c.position, l.axes[0].lead + GRID / 2 * GRID + GRID / 2);
     assert_string_equal(l.images[1].name, "decoded");
     const json_t *found = json_object_get(panel(all, "codes-grid"), "codes");
     for (size_t i = 0; i < PLACES; i++)
