@@ -115,6 +115,7 @@ static int look_other(cli *c, qkv_pipeline *p, const qkv_look_input *in, const s
     patch->at = s->at;
     patch->mask = o->mask;
     patch->seed = o->seed;
+    patch->class_ = o->class_;
     return cli_look_patch(c, p, in, &files, patch);
 }
 
@@ -130,6 +131,8 @@ static int look_flags(const cli *c, const settings *s, const qkv_pipeline_look_o
         return cli_fail("--panel: a page (--out) has all panels");
     if (s->minus && !s->vector)
         return cli_fail("--minus: --vector expected beside it");
+    if (s->vector && !qkv_options_given(c->options, "place"))
+        return cli_fail("--vector: --place expected beside it (\"h.5.resid_post\")");
     if (s->corrupt && o->changes.count)
         return cli_fail("--change: not together with --patch");
     for (size_t i = 0; i < sizeof of_patch / sizeof *of_patch; i++)
@@ -205,10 +208,10 @@ CLI_COMMAND(cli_look, 470) = {
                        "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
                        "--capture writes all attention weights and hidden states, by the names "
                        "that Hugging Face gives them.\n\n"
-                       "--patch measures an answer: a token, class, channel or column. --json: "
-                       "{\"answer\", \"where\", \"clean\", \"corrupt\", \"outcomes\", "
-                       "\"grids\": [{\"stack\", \"labels\", \"values\"}]}. --out writes its "
-                       "page.\n\n"
+                       "--patch measures an answer: a token, class, code, channel, column or "
+                       "cosine. --json: {\"answer\", \"where\", \"clean\", \"corrupt\", "
+                       "\"outcomes\", \"grids\": [{\"stack\", \"layers\", \"labels\", "
+                       "\"values\"}]}. --out writes its page.\n\n"
                        "CHANGE is a place, then what becomes of what is there: head=N, at=N..M, "
                        "zero, scale=X, mean, add=FILE.npy or add=FILE.safetensors:TENSOR, times=X. "
                        "The answers are shown before and after."},
