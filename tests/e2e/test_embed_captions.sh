@@ -43,6 +43,16 @@ grep -q 'p[0-9].png,\|file,caption' near || fail "$(cat near)"
     fail "eval: $(cat notes)"
 [ -n "$(field to_image_1 answer)" ] || fail "$(cat answer)"
 
+# From a model that is there: it begins with what that one knows, and keeps its tokenizer.
+# shellcheck disable=SC2086
+"$QKV" train embed --data pictures --captions names.csv --valid-last 1 --batch 2 --threads 1 \
+    --init table --steps 1 --lr 1e-9 --out further --quiet 2>notes || fail "--init: $(cat notes)"
+cmp table/tokenizer.json further/tokenizer.json || fail "--init: another tokenizer"
+for m in table further; do
+    "$QKV" embed $m "picture, number 1" --nearest names.csv --threads 1 >near.$m || fail "embed $m"
+done
+cmp near.table near.further || fail "--init: other vectors: $(cat near.further)"
+
 # What is refused.
 refused() { # WORDS ARGUMENTS: a sentence with these words, and no directory
     words=$1
