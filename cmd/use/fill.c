@@ -50,16 +50,6 @@ static bool on_mask(void *user, const qkv_filled *f)
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-/* Seven digits: what a float is good for. */
-static void put_csv(qkv_str *out, const qkv_array *y)
-{
-    size_t columns = y->shape[1];
-    for (size_t j = 0; j < columns && y->names; j++)
-        qkv_str_printf(out, "%s%s", y->names[j], j + 1 < columns ? "," : "\n");
-    for (size_t i = 0; i < y->count; i++)
-        qkv_str_printf(out, "%.7g%s", (double)y->data[i], (i + 1) % columns ? "," : "\n");
-}
-
 /* The rows, and the values that were missing: [row, column] from 0. */
 static int series_json(cli *c, const qkv_array *before, const qkv_array *y)
 {
@@ -93,7 +83,7 @@ static int fill_series(cli *c, qkv_pipeline *p, const char *out)
         filled += isfinite(before.data[i]) == 0;
     qkv_str text;
     qkv_str_init(&text, c->ctx);
-    put_csv(&text, &y);
+    qkv_csv_text(&text, &y);
     int code = CLI_DONE;
     if (text.failed || (out && qkv_file_write(c->ctx, out, text.data, text.len)))
         code = cli_error(c);
@@ -121,7 +111,10 @@ static int fill_run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
-    if (!status && qkv_model_can(qkv_pipeline_model(p), QKV_CAN_FILL_SERIES))
+    bool series = !status && qkv_model_can(qkv_pipeline_model(p), QKV_CAN_FILL_SERIES);
+    if (series && qkv_options_given(c->options, "top-k"))
+        j.code = cli_usage(c, "--top-k is for words; %s fills in numbers", c->args.items[0]);
+    else if (series)
         j.code = fill_series(c, p, s.out);
     else if (!status && s.out)
         j.code = cli_usage(c, "--out is for series; %s fills in words", c->args.items[0]);

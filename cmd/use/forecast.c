@@ -20,14 +20,16 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows, 0};
 
-/* Seven digits: what a float is good for. */
-static void print_rows(const qkv_array *y)
+static int print_rows(cli *c, const qkv_array *y)
 {
-    size_t targets = y->shape[1];
-    for (size_t j = 0; j < targets && y->names; j++)
-        printf("%s%s", y->names[j], j + 1 < targets ? "," : "\n");
-    for (size_t i = 0; i < y->count; i++)
-        printf("%.7g%s", (double)y->data[i], (i + 1) % targets ? "," : "\n");
+    qkv_str text;
+    qkv_str_init(&text, c->ctx);
+    qkv_csv_text(&text, y);
+    int code = text.failed ? cli_error(c) : CLI_DONE;
+    if (!code)
+        (void)fwrite(text.data, 1, text.len, stdout);
+    qkv_str_free(&text);
+    return code ? code : cli_flush();
 }
 
 static void plot(const qkv_array *history, const qkv_array *y)
@@ -71,7 +73,7 @@ static int use_forecast_run(cli *c, int argc, char **argv)
     if (!status && c->common.json)
         code = forecast_answer_json(c, &y);
     else if (!status)
-        print_rows(&y);
+        code = print_rows(c, &y);
     if (!status && s.plot)
         plot(&history, &y);
     qkv_array_free(&y);

@@ -142,6 +142,35 @@ static int look_other(cli *c, qkv_pipeline *p, const qkv_look_input *in, const s
     return cli_look_patch(c, p, in, &files, patch);
 }
 
+/* Flags that would be ignored beside others, or without them, are errors. */
+static int look_flags(const cli *c, const settings *s, const qkv_pipeline_look_options *o)
+{
+    static const char *const of_patch[] = {"answer", "other", "heads", "place"};
+    static const char *const of_weights[] = {"panel", "layer", "head", "rollout", "attention",
+                                             "capture", "places", "among", "truth", "hint"};
+    if (s->corrupt && !input_of(c))
+        return cli_fail("--patch: INPUT expected, whose activations it takes");
+    if (s->panel && s->out)
+        return cli_fail("--panel: a page (--out) has all panels");
+    if (s->minus && !s->vector)
+        return cli_fail("--minus: --vector expected beside it");
+    if (s->vector && !qkv_options_given(c->options, "place"))
+        return cli_fail("--vector: --place expected beside it (\"h.5.resid_post\")");
+    if (s->corrupt && o->changes.count)
+        return cli_fail("--change: not together with --patch");
+    for (size_t i = 0; i < sizeof of_patch / sizeof *of_patch; i++)
+        if (!s->corrupt && qkv_options_given(c->options, of_patch[i]) &&
+            !(s->vector && strcmp(of_patch[i], "place") == 0))
+            return cli_fail("--%s: --patch expected beside it", of_patch[i]);
+    for (size_t i = 0; i < sizeof of_weights / sizeof *of_weights; i++)
+        if (s->corrupt && qkv_options_given(c->options, of_weights[i]))
+            return cli_fail("--%s: not together with --patch", of_weights[i]);
+    if (!o->panels && !s->corrupt && (o->among || o->pixel || o->truth))
+        return cli_fail("%s: for panels: --panel, --out or --json expected beside it",
+                        o->among ? "--among" : o->pixel ? "--pixel" : "--truth");
+    return CLI_DONE;
+}
+
 static int look_run(cli *c, int argc, char **argv)
 {
     settings s;
@@ -154,27 +183,16 @@ static int look_run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_patch_table(), &patch);
     if (cli_parse(c, argc, argv, 1, 2))
         return CLI_USAGE;
-    if (s.corrupt && !input_of(c))
-        return cli_fail("--patch: INPUT expected, whose activations it takes");
-    if (s.panel && s.out)
-        return cli_fail("--panel: a page (--out) has all panels");
-    if (s.minus && !s.vector)
-        return cli_fail("--minus: --vector expected beside it");
-    if (s.vector && !patch.place)
-        return cli_fail("--vector: --place expected beside it (\"h.5.resid_post\")");
-    if (s.corrupt && o.changes.count)
-        return cli_fail("--change: not together with --patch");
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
     patch.pixel = o.pixel;
-    if (!o.panels && !s.corrupt && (o.among || o.pixel || o.truth))
-        return cli_fail("%s: for panels: --panel, --out or --json expected beside it",
-                        o.among ? "--among" : o.pixel ? "--pixel" : "--truth");
+    int code = look_flags(c, &s, &o);
+    if (code)
+        return code;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = input_of(c), .second = s.second,
                          .image = {.path = input_of(c)}, .series = input_of(c)};
-    int code;
     if (!status && (s.vector || s.corrupt || (o.changes.count && !s.heat && !s.panel))) {
         code = look_other(c, p, &in, &s, &o, &patch);
     } else {

@@ -4,6 +4,7 @@
 #define QKV_CSV_H
 
 #include <qkv/array.h>
+#include <qkv/string.h>
 
 QKV_BEGIN_DECLS
 
@@ -23,6 +24,11 @@ qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *pa
  * NaN; in a file of one column so is an empty line, but not at the end. */
 qkv_status qkv_csv_load_gaps(qkv_array *out, qkv_context *ctx, const char *path,
                              const char *const *columns, size_t count);
+
+/* Appends rows (rows, columns) as text that qkv_csv_load_gaps reads: the names, if there are any,
+ * then a line a row, with seven digits, which is what a float is good for. Names are in quotes
+ * where they need them. A failed allocation is kept in out->failed. */
+void qkv_csv_text(qkv_str *out, const qkv_array *rows);
 
 QKV_END_DECLS
 #endif

@@ -259,8 +259,8 @@ static qkv_status add_file(qkv_image_list *p, const char *path)
         return add_font(p, path);
     if (qkv__idx_begins(p->map.data, p->map.size))
         return add_idx(p, path);
-    return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a folder, a tar archive, an idx file, a font or a "
-                    "image, PNG or JPEG, expected, found something else", path);
+    return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a PNG or JPEG image, a folder, a tar archive, an "
+                    "idx file or a font expected, found something else", path);
 }
 
 qkv_status qkv_image_list_open(qkv_image_list **out, qkv_context *ctx, const char *path)

@@ -381,3 +381,28 @@ qkv_status qkv_csv_load_gaps(qkv_array *out, qkv_context *ctx, const char *path,
     return csv_load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
                               .taken = count, .finite = true, .gaps = true});
 }
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A name as a field: in quotes if something in it separates, or would be read as more. */
+static void put_csv_name(qkv_str *out, const char *name)
+{
+    bool quoted = strpbrk(name, ",;\t \"") || *name == '#' || !*name;
+    if (quoted)
+        qkv_str_puts(out, "\"");
+    for (const char *p = name; *p; p++)
+        qkv_str_add(out, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
+    if (quoted)
+        qkv_str_puts(out, "\"");
+}
+
+void qkv_csv_text(qkv_str *out, const qkv_array *rows)
+{
+    size_t columns = rows->shape[1];
+    for (size_t j = 0; j < columns && rows->names; j++) {
+        put_csv_name(out, rows->names[j]);
+        qkv_str_puts(out, j + 1 < columns ? "," : "\n");
+    }
+    for (size_t i = 0; i < rows->count; i++)
+        qkv_str_printf(out, "%.7g%s", (double)rows->data[i], (i + 1) % columns ? "," : "\n");
+}

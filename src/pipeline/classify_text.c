@@ -48,7 +48,7 @@ static qkv_status label(job *j, const qkv_text_pair *texts, size_t count)
 static qkv_status classify_text_end(job *j, qkv_status status)
 {
     if (j->cut)
-        qkv__note(j->p->ctx, "%zu texts are longer than the model reads: their ends were not read",
+        qkv__note(j->p->ctx, "texts longer than the model reads, whose ends were not read: %zu",
                   j->cut);
     qkv_free(j->p->ctx, j->probs);
     return status;

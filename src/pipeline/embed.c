@@ -75,7 +75,7 @@ static qkv_status embed_lines(qkv_pipeline *p, const qkv_line *texts, size_t cou
     if (status && path && status != QKV_E_CANCELLED)
         status = qkv_fail_prefix(p->ctx, path);
     if (!status && cut)
-        qkv__note(p->ctx, "%zu texts are longer than the model reads: their ends were not read",
+        qkv__note(p->ctx, "texts longer than the model reads, whose ends were not read: %zu",
                   cut);
     if (status)
         qkv_vectors_free(out);

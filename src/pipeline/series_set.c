@@ -52,6 +52,7 @@ typedef struct {
     qkv__series_file *f;
     const char *path;
     size_t line, most;
+    bool labelled;
     char separator;
     const char *const *names;
     size_t class_count;
@@ -78,7 +79,7 @@ static int32_t class_of(const reader *r, const char *label)
 static qkv_status read_values(reader *r, char *line)
 {
     qkv__series_file *f = r->f;
-    size_t from = f->values, known = from, most = r->most * f->set.columns;
+    size_t from = f->values, known = 0, most = r->most * f->set.columns;
     for (size_t cell = 0; line; cell++) {
         char *stop = strchr(line, r->separator), *end;
         if (stop)
@@ -91,24 +92,25 @@ static qkv_status read_values(reader *r, char *line)
         if (cell < most && !add_series_value(f, (qkv_real)value))
             return QKV_E_MEMORY;
         if (*line)
-            known = f->values;
+            known = cell + 1;
         line = stop ? stop + 1 : NULL;
     }
-    f->values = known;
-    if (known == from || (known - from) % f->set.columns)
+    f->values = from + (known < most ? known : most);
+    if (!known || known % f->set.columns)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: line %zu: expected values of steps of %zu "
-                        "each, found %zu values", r->path, r->line, f->set.columns, known - from);
+                        "each%s, found %zu values", r->path, r->line, f->set.columns,
+                        r->labelled ? "" : " without a label", known);
     return QKV_OK;
 }
 
-static qkv_status read_series(reader *r, char *line, bool labelled)
+static qkv_status read_series(reader *r, char *line)
 {
     int32_t label = -1;
     qkv_context *ctx = r->f->ctx;
     if (!r->separator)
         r->separator = strchr(line, ',') ? ',' : strchr(line, ';') ? ';' : '\t';
-    char *cut = labelled ? strchr(line, r->separator) : NULL;
-    if (labelled && !cut)
+    char *cut = r->labelled ? strchr(line, r->separator) : NULL;
+    if (r->labelled && !cut)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: line %zu: expected a label and values", r->path,
                         r->line);
     if (cut) {
@@ -130,7 +132,8 @@ qkv_status qkv__series_file_load(qkv__series_file *out, qkv_context *ctx, const 
     char *text;
     size_t size;
     *out = (qkv__series_file){.ctx = ctx, .set.columns = columns};
-    reader r = {.f = out, .path = path, .most = most, .names = names, .class_count = class_count};
+    reader r = {.f = out, .path = path, .most = most, .labelled = labelled, .names = names,
+                .class_count = class_count};
     qkv_status status = qkv_file_read(ctx, path, MOST_BYTES, &text, &size);
     if (!status && memchr(text, 0, size))
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", path);
@@ -143,7 +146,7 @@ qkv_status qkv__series_file_load(qkv__series_file *out, qkv_context *ctx, const 
             line[length - 1] = 0;
         r.line++;
         if (*line && *line != '#')
-            status = read_series(&r, line, labelled);
+            status = read_series(&r, line);
     }
     if (text)
         qkv_free(ctx, text);

@@ -68,17 +68,20 @@ qkv_status qkv__look_patches(qkv__looking *l, size_t axis, const char *name, siz
 qkv_status qkv__look_steps(qkv__looking *l, size_t axis, const char *name, size_t from, size_t span,
                            size_t count)
 {
+    const qkv_look_series *s = &l->out->series;
     qkv_look_axis *a = &l->out->axes[axis];
     qkv_status status = name_positions(l, a, name, count);
     a->from = from;
     a->span = span;
     for (size_t i = 0; i < count && !status; i++) {
         char label[64];
-        size_t first = l->out->series.first + from + i * span + 1;
-        if (span == 1)
+        size_t behind = s->read + s->made, last = from + (i + 1) * span;
+        size_t first = s->first + from + i * span + 1;
+        last = s->first + (last < behind ? last : behind); /* the last token may be padded */
+        if (first == last)
             (void)snprintf(label, sizeof label, "row %zu", first);
         else
-            (void)snprintf(label, sizeof label, "rows %zu-%zu", first, first + span - 1);
+            (void)snprintf(label, sizeof label, "rows %zu-%zu", first, last);
         status = (a->labels[i] = qkv_strdup(l->p->ctx, label)) ? QKV_OK : QKV_E_MEMORY;
     }
     return status;

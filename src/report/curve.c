@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void qkv__look_free_series(qkv_look_series *s, qkv_context *ctx)
 {
@@ -45,6 +46,15 @@ static void range_of(const qkv_look_series *s, size_t column, double *low, doubl
     }
 }
 
+/* What an answer is called in a caption; "": there is none. */
+static const char *answer_note(const qkv_look_series *s)
+{
+    for (size_t i = 0; i < row_count(s) * s->targets; i++)
+        if (isfinite(s->answers[i]))
+            return s->made ? "; blue: the model" : "; blue: what is filled in";
+    return "";
+}
+
 static double peak_of(const double *row, size_t count)
 {
     double most = 0;
@@ -68,12 +78,23 @@ static void put_floats(qkv_json_writer *w, const char *key, const float *values,
     qkv_json_end_array(w);
 }
 
-void qkv__look_series_json(const qkv_look *l, qkv_json_writer *w)
+void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w)
 {
     const qkv_look_series *s = &l->series;
+    qkv_str name;
+    qkv_str_init(&name, l->ctx);
     qkv_json_begin_object(w, "series");
     if (s->names)
-        qkv_json_put_strings(w, "columns", (const char *const *)s->names, s->columns);
+        qkv_json_begin_array(w, "columns");
+    for (size_t i = 0; s->names && i < s->columns; i++) {
+        qkv_str_clear(&name);
+        if (visible)
+            qkv_str_visible(&name, s->names[i], strlen(s->names[i]), QKV_ESCAPE_NOTHING, false);
+        qkv_json_put_string(w, NULL, !visible ? s->names[i] : name.data ? name.data : "");
+    }
+    if (s->names)
+        qkv_json_end_array(w);
+    qkv_str_free(&name);
     qkv_json_put_int(w, "first", (int64_t)s->first);
     qkv_json_put_int(w, "read", (int64_t)s->read);
     qkv_json_put_int(w, "made", (int64_t)s->made);
@@ -116,7 +137,7 @@ static void draw_values(qkv_drawing *d, const curve *c, qkv_point *points, curve
     for (size_t i = from; i < to; i++)
         if (isfinite(points[i].y) && (i == from || !isfinite(points[i - 1].y)) &&
             (i + 1 == to || !isfinite(points[i + 1].y)))
-            qkv_draw_circle(d, points[i].x, points[i].y, 1.5, ink, qkv_ink_none());
+            qkv_draw_circle(d, points[i].x, points[i].y, 2.5, ink, qkv_ink_none());
 }
 
 static void draw_scale(qkv_drawing *d, const curve *c)
@@ -183,7 +204,7 @@ qkv_status qkv__look_draw_row(const qkv_look *l, const qkv_look_axis *keys, cons
     int shaded = keys->count ? snprintf(note, sizeof note, "Shaded: weight, full colour %.3f. ",
                                         peak) : 0;
     (void)snprintf(note + shaded, sizeof note - (size_t)shaded, "Black: the series%s%s.",
-                   truth ? ", dashed the truth" : "", s->targets ? "; blue: the model" : "");
+                   truth ? ", dashed the truth" : "", answer_note(s));
     qkv_drawing_describe(*out, title, note);
     qkv_draw_text(*out, LEFT, 18, title, &(qkv_text_style){.bold = true});
     for (size_t i = 0; i < curves; i++) {

@@ -25,15 +25,18 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
 
     const text = (at, y, anchor, t) => svg("text", {x: at, y, "text-anchor": anchor,
         "font-size": 11, class: "qt", fill: "var(--faint)"}, t);
+    const missing = (v) => v === null || v === undefined;
     function line(value, from, to, attributes) {
         let path = "", gap = true;
         for (let i = from; i < to; i++) {
             const v = value(i);
-            if (v !== null && v !== undefined) {
+            if (!missing(v)) {
                 path += `${gap ? "M" : "L"}${x(i + 0.5).toFixed(1)},${y(v).toFixed(1)}`;
-                if (gap) path += "h0.01"; // a row between missing ones is a point
+                if (gap && (i + 1 === to || missing(value(i + 1)))) // between missing ones
+                    curves.append(svg("circle", {cx: x(i + 0.5), cy: y(v), r: 2.5,
+                        fill: attributes.stroke, "pointer-events": "none"}));
             }
-            gap = v === null || v === undefined;
+            gap = missing(v);
         }
         curves.append(svg("path", {d: path, fill: "none", "stroke-width": 1.5,
             "stroke-linecap": "round", "pointer-events": "none", ...attributes}));
@@ -42,7 +45,7 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
     const y = (v) => top + high * (1 - (v - low) / range);
     function draw(c) {
         const all = series.values.map((r) => r[c]).concat(series.answers.map((r) => r[c]))
-            .filter((v) => v !== null && v !== undefined);
+            .filter((v) => !missing(v));
         low = all.reduce((a, b) => Math.min(a, b), Infinity);
         const most = all.reduce((a, b) => Math.max(a, b), -Infinity);
         range = most > low ? most - low : 1;
@@ -76,6 +79,7 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
     const figure = el("figure", {id: `${name.replace(/\W+/g, "-")}-curve`}, drawing, scale);
     qkv.saves(figure);
     const truth = series.values.slice(series.read).some((r) => r.some((v) => v !== null));
+    const answered = series.answers.some((r) => r.some((v) => v !== null));
     const box = el("div", {}, figure);
     if (columns > 1) {
         const list = el("select", {"aria-label": "column"},
@@ -90,7 +94,7 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
         });
         scale.textContent = (w ? `Full colour: ${most.toFixed(3)}; no colour: 0. ` : "") +
             "Black: the series" + (truth ? ", dashed the truth" : "") +
-            (series.answers[0].length ? "; blue: the model." : ".");
+            (!answered ? "." : made ? "; blue: the model." : "; blue: what is filled in.");
     }, choose(at) {
         if (at >= 0) chosen = at;
         const {rect} = bands[Math.max(0, at)];

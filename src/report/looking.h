@@ -46,6 +46,8 @@ typedef struct {
 } qkv__look_attentions;
 
 enum { QKV__EVERYWHERE = -1 };
+/* Models that read a second text. */
+enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_TRANSLATE };
 
 /* How a pass comes by the layers of a stack: places, as patterns behind the stack's name. */
 typedef struct {
@@ -114,6 +116,8 @@ typedef struct qkv__look_kind {
 /* The kind of p's model, of one of texts and images with that input; NULL: none can be looked
  * into. */
 const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p, const qkv_look_input *in);
+/* Options and inputs of other kinds of models are errors, not ignored. */
+qkv_status qkv__look_suits(const qkv__looking *l);
 void qkv__look_end(qkv__looking *l); /* frees all but l->out */
 extern const qkv__patch_layers qkv__patch_blocks;
 extern const qkv__patch_kind qkv__patch_lm, qkv__patch_words, qkv__patch_text_classes,
@@ -185,8 +189,8 @@ qkv_status qkv__look_effects(qkv__looking *l);
 /* The weights as lines of text. */
 void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const double *row,
                         qkv_str *out);
-/* The member "series" of a JSON object. */
-void qkv__look_series_json(const qkv_look *l, qkv_json_writer *w);
+/* The member "series" of a JSON object; visible: names of columns as a page shows them. */
+void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w);
 /* ---- panels, panels.c ------------------------------------------------------------------------ */
 
 /* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to

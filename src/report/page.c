@@ -182,7 +182,7 @@ static qkv_status put_data(qkv_page *page, const qkv_look *l, double least, doub
     if (l->top)
         put_page_guesses(&w, l);
     if (l->series.columns)
-        qkv__look_series_json(l, &w);
+        qkv__look_series_json(l, true, &w);
     qkv_json_end_object(&w);
     const char *text = qkv_json_writer_text(&w);
     if (!status && !text)

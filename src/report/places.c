@@ -76,16 +76,18 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     uint8_t half[SIDE * SIDE * 3];
     const qkv_image grey = {.data = half, .height = SIDE, .width = SIDE, .channels = 3};
     qkv_array series;
-    qkv_look_input sample = {.text = "a", .second = "a", .image = {.image = &grey}}, text = sample;
+    qkv_look_input sample = {.text = "a", .image = {.image = &grey}}, text = {.text = "a"};
+    const qkv__look_kind *kind = qkv__look_kind_of(p, &sample);
     place_list list = {.out = out};
     *out = (qkv_look_places){.ctx = p->ctx};
     memset(half, 127, sizeof half);
     qkv_status status = qkv__look_sample_rows(p, &series);
     sample.rows = series.data ? &series : NULL;
-    text.image.image = NULL;
+    if (kind && (kind->can & QKV__CAN_READ_TWO))
+        sample.second = "a";
     if (!status)
         status = pass_sample(p, &sample, &list);
-    if (!status && qkv__look_kind_of(p, &text) != qkv__look_kind_of(p, &sample))
+    if (!status && qkv__look_kind_of(p, &text) != kind)
         status = pass_sample(p, &text, &list);
     if (!status && list.failed)
         status = QKV_E_MEMORY;

@@ -208,7 +208,7 @@ static qkv_status prepare_filler(qkv__looking *l)
     const qkv_array *rows;
     const qkv_series_config *c = qkv_model_config(l->p->model);
     qkv_look_series *s = &l->out->series;
-    qkv_status status = look_read_rows(l, c->columns, qkv__series_load_gaps, &own, &rows);
+    qkv_status status = look_read_rows(l, c->columns, qkv__series_load, &own, &rows);
     if (!status) {
         size_t all = rows->shape[0], read = all < c->rows ? all : c->rows;
         *s = (qkv_look_series){.columns = c->columns, .targets = c->columns, .first = all - read,

@@ -187,7 +187,7 @@ void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer 
         qkv_json_end_array(w);
     }
     if (l->series.columns)
-        qkv__look_series_json(l, w);
+        qkv__look_series_json(l, false, w);
     qkv_json_begin_object(w, "panels");
     for (size_t i = 0; i < l->panel_count; i++)
         qkv_json_put_text(w, l->panels[i].name, l->panels[i].json);

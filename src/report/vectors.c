@@ -202,6 +202,13 @@ static qkv_tensor *vectors_of_caption(qkv__looking *l, size_t n)
     return ids ? qkv_clip_texts(l->p->model, l->p->tape, ids, 0, NULL) : NULL;
 }
 
+static qkv_status prepare_caption(qkv__looking *l)
+{
+    if (l->o.among)
+        return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--among: a text has no patches to search for");
+    return prepare_text(l);
+}
+
 static qkv_status run_caption(qkv__looking *l) { return pass_alone(l, vectors_of_caption); }
 static qkv_tensor *caption_cosines(qkv__looking *l, size_t n, int at)
 {
@@ -223,5 +230,5 @@ const qkv__patch_kind qkv__patch_caption_texts = {
 
 const qkv__look_kind qkv__look_caption_texts = {
     .can = QKV_CAN_EMBED_BOTH, .attentions = {{"text", "attn", 0, 0, true}},
-    .prepare = prepare_text, .run = run_caption, .panels = panels_caption,
+    .prepare = prepare_caption, .run = run_caption, .panels = panels_caption,
     .patch = &qkv__patch_caption_texts};

@@ -2,61 +2,17 @@
 import base64
 import json
 import os
-import struct
 import subprocess
 import sys
 
 from browser import Browser, check, finish, near
+from looks import READY, Looks, press, row, weights_of
 
 qkv, work, photo = sys.argv[1:4]
+looks = Looks(qkv, work)
+look, page_of, agree = looks.look, looks.page_of, looks.agree
 shots = os.environ["QKV_SHOTS"]
 HOSTILE = "the <script>window.hacked = 1</script> \"cat'\" \u202e sat <img src=x onerror=hacked=1>"
-READY = "[...document.querySelectorAll('[id^=explorer]')].every(e => e.dataset.ready)"
-
-
-def look(model, *arguments):
-    """The command's answer in JSON."""
-    done = subprocess.run([qkv, "look", os.path.join(work, model), *arguments, "--json",
-                           "--least", "1e-9", "--quiet"], check=True, stdout=subprocess.PIPE)
-    return json.loads(done.stdout)
-
-
-def page_of(model, *arguments):
-    path = os.path.join(work, model + ".html")
-    subprocess.run([qkv, "look", os.path.join(work, model), *arguments, "--out", path, "--quiet"],
-                   check=True)
-    return path
-
-
-def row(b, attention=0):
-    return b.js(f"return Array.from(document.getElementById('explorer{attention}').look.weights())")
-
-
-def weights_of(path):
-    """Rows of attention weights in a capture's file, as (name, layer, head, position) -> list."""
-    with open(path, "rb") as f:
-        data = f.read()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
-
-    def read(name, layer, head, at):
-        entry = header[f"{name}.{layer}"]
-        _, _, rows, keys = entry["shape"]
-        start = 8 + size + entry["data_offsets"][0] + 4 * (head * rows + at) * keys
-        return struct.unpack(f"<{keys}f", data[start:start + 4 * keys])
-    return read
-
-
-def choose(b, attention, layer, head, at):
-    b.js("const e = document.getElementById('explorer' + arguments[0]), s = e.look.s;"
-         "[s.layer, s.head, s.at] = [...arguments].slice(1); e.look.show()", attention, layer, head,
-         at)
-
-
-def press(b, css):
-    """A click on the element, wherever it is on the page."""
-    b.js("document.querySelector(arguments[0])"
-         ".dispatchEvent(new MouseEvent('click', {bubbles: true}))", css)
 
 
 def patch_error(b, model, expected, at, rank):
@@ -88,14 +44,6 @@ def patch_error(b, model, expected, at, rank):
         return Promise.all([pixels(url), pixels(shown.getAttribute('href'))]).then(([x, y]) =>
             x.length === y.length ? x.reduce((m, v, i) => Math.max(m, Math.abs(v - y[i])), 0) : -1);
         """, url, rank, at // columns, at % columns, expected["rows"], columns)
-
-
-def agree(b, model, given, attention, name, layer, head, at):
-    """The page's row is the command's, but for rounding and weights that are not on the page."""
-    choose(b, attention, layer, head, at)
-    wanted = look(model, *given, "--attention", name, "--layer", str(layer), "--head", str(head),
-                  "--at", str(at))["row"]["weights"]
-    near(row(b, attention), wanted, 1.1e-3, f"{model}: {name} {layer} {head} {at}")
 
 
 with Browser() as b:
@@ -134,17 +82,34 @@ with Browser() as b:
           == len(norms) * len(tokens), "the drawing of a panel")
     b.screenshot(os.path.join(shots, "look-lm.png"))
 
-    # BERT: predictions of the hidden word.
-    b.open(page_of("mlm", "the [MASK] sat"))
-    b.wait(READY, "mlm: the explorer")
-    agree(b, "mlm", ["the [MASK] sat"], 0, "attentions", 1, 0, 2)
+    looks.by_hand(b, "lm", ["the cat sat on"], 0, 1)
+
+    # BERT: predictions of the hidden word, the model's own and by logit lens.
+    given = ["the [MASK] sat"]
+    looks.by_hand(b, "mlm", given, 0, 1)
+    agree(b, "mlm", given, 0, "attentions", 1, 0, 2)
+    press(b, ".tokens button[data-at='2']")
+    found = look("mlm", *given)
+    lens = b.js("return [...document.querySelectorAll('#lens tbody tr')].map(r => "
+                "[...r.querySelectorAll('small')].map(e => parseFloat(e.textContent)))")
+    near(lens, [[100 * g["p"] for g in layer[2]] for layer in
+                found["lens"] + [found["predictions"]]], 0.06, "mlm: the lens at [MASK]")
+    near(b.js("return [...document.querySelectorAll('h2#predictions ~ details tbody tr')]"
+              ".map(r => Number(r.children[3].textContent))"),
+         [g[0]["p"] for g in found["predictions"]], 6e-4, "mlm: the table of predictions")
+    b.screenshot(os.path.join(shots, "look-mlm.png"))
 
     # A translator: three kinds of attention, lines between source and target.
     given = ["the cat sat", "--second", "die katze sass"]
-    b.open(page_of("tr", *given))
-    b.wait(READY, "tr: the explorers")
     for i, name in enumerate(("encoder_attentions", "decoder_attentions", "cross_attentions")):
+        looks.by_hand(b, "tr", given, i, 1)
         agree(b, "tr", given, i, name, 0, 1, 2)
+    strong = [w for i in range(look("tr", *given)["axes"][1]["count"])
+              for w in weights_of(os.path.join(work, "inside.safetensors"))(
+                  "cross_attentions.0", 1, i) if w > 0.05]
+    near(sorted(b.js("return [...document.querySelectorAll('#lines2 line')].map(e => "
+                     "Number(e.getAttribute('stroke-opacity')))")), sorted(strong), 1.1e-3,
+         "tr: a line for each weight above 0.05")
     check(b.js("return document.querySelectorAll('#lines2 line').length") > 0, "alignment lines")
     b.screenshot(os.path.join(shots, "look-translator.png"))
 
@@ -152,7 +117,9 @@ with Browser() as b:
     for model in ("vit", "cct", "mae", "color"):
         b.open(page_of(model, photo))
         b.wait(READY, model + ": the explorer")
-        agree(b, model, [photo], 0, look(model, photo)["attentions"][0]["name"], 0, 1, 2)
+        name = look(model, photo)["attentions"][0]["name"]
+        looks.by_hand(b, model, [photo], 0, look(model, photo)["axes"][0].get("cells", [5])[0])
+        agree(b, model, [photo], 0, name, 0, 1, 2)
         check(b.js("return document.querySelectorAll('svg.patches').length") > 0, "patches")
         press(b, "svg.patches rect[data-cell='5']")
         before = b.js("return document.getElementById('explorer0').look.s.at")
@@ -169,6 +136,8 @@ with Browser() as b:
 
     # A VQGAN: heat maps over the codes; cells that have the same code by mouse and keys; panels.
     among = ["--among", os.path.join(work, "bars-images-idx3-ubyte")]
+    for i, stack in enumerate(("encoder", "decoder")):
+        looks.by_hand(b, "vqgan", [photo], i, 6, 0, stack + ".mid.attn_1.weights")
     b.open(page_of("vqgan", photo, *among))
     b.wait(READY, "vqgan: the explorers")
     for i, name in enumerate(("encoder_attentions", "decoder_attentions")):
@@ -210,6 +179,7 @@ with Browser() as b:
 
     # A prior: the codes that it expected, where it looked for them.
     given = [photo, "--top", "3"]
+    looks.by_hand(b, "prior", given, 0, 6)
     b.open(page_of("prior", *given))
     b.wait(READY, "prior: the explorer")
     agree(b, "prior", given, 0, "attentions", 0, 1, 7)
@@ -245,13 +215,11 @@ with Browser() as b:
 
     # A forecaster: encoder, causal decoder and cross-attention over the series, drawn as a curve.
     given = [os.path.join(work, "series.csv"), "--hold-back", "10"]
-    kept = os.path.join(work, "inside.safetensors")
-    b.open(page_of("forecast", *given, "--capture", kept))
-    b.wait(READY, "forecast: the explorers")
-    inside = weights_of(kept)
     for i, name in enumerate(("encoder_attentions", "decoder_attentions", "cross_attentions")):
+        looks.by_hand(b, "forecast", given, i, 1)
         agree(b, "forecast", given, i, name, 1, 2, 1)
-        near(row(b, i), inside(name, 1, 2, 1), 1.1e-3, f"forecast: the captured {name}")
+        inside = weights_of(os.path.join(work, "inside.safetensors"))
+        near(row(b, i), inside(f"{name}.1", 2, 1), 1.1e-3, f"forecast: the captured {name}")
     answer = look("forecast", *given)
     check(answer["series"]["first"] == 266 and len(answer["series"]["values"]) == 34,
           "the last 34 rows are shown")

@@ -8,13 +8,14 @@ import subprocess
 import sys
 
 from browser import Browser, check, finish, near
+from looks import READY, Looks
 
 qkv, work = sys.argv[1:3]
 shots = os.environ["QKV_SHOTS"]
 photo, mask, among = (os.path.join(work, p) for p in ("photos/a.png", "masks/a.png", "set"))
 WIDTH, HEIGHT = 11, 9 # of the photo
-READY = "[...document.querySelectorAll('[id^=explorer]')].every(e => e.dataset.ready)"
 PATCHES = ["positions", "filters", "exciting", "nearest"]
+looks = Looks(qkv, work)
 
 
 def run(*words):
@@ -176,6 +177,7 @@ def autoencoder(b):
 
 
 with Browser() as b:
+    looks.by_hand(b, "parts", [photo], 0, 5)
     for model, its_checks in (("parts", segmenter), ("color", colourer), ("mae", autoencoder)):
         its_checks(b)
         b.screenshot(os.path.join(shots, f"look-panels-{model}.png"), whole=True)

@@ -6,22 +6,14 @@ set -eu
 . "$QKV_SOURCE/tests/support/browser.sh"
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 cd "$work"
 
-i=0
-while [ $i -lt 200 ]; do
-    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
-    i=$((i + 1))
-done >text
+sentences 200 >text
 sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
 draw_bars 1 64 bars-images-idx3-ubyte
 label_bars 64 bars-labels-idx1-ubyte
-# train NAME WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    "$QKV" train "$@" --out "$name" --model nano --steps 2 --threads 1 --quiet >answer
-}
 train lm lm --data text --vocab 300
 train tr translate --source text --target german --vocab 300
 train mae reconstruct --images bars-images-idx3-ubyte --size 8 --set patch_size=2

@@ -5,25 +5,15 @@
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 
-i=0
-while [ $i -lt 300 ]; do
-    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
-    i=$((i + 1))
-done >text
+sentences 300 >text
 sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
 awk '{ print (NR % 2 ? "odd" : "even") "\t" $0 }' text >labels.tsv
 draw_bars 1 64 bars-images-idx3-ubyte
 label_bars 64 bars-labels-idx1-ubyte
 image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
-short="--model nano --steps 2 --threads 1 --quiet"
-# train NAME KIND WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    # shellcheck disable=SC2086
-    "$QKV" train "$@" --out "$name" $short >answer 2>notes || fail "train $*: $(cat notes)"
-}
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
 train classes classify --data labels.tsv --vocab 300
@@ -116,6 +106,11 @@ refused 1 "--hint: a qkv_segmenter model colours no" look segment photos/a.png -
 refused 1 "--pixel: for panels" look segment photos/a.png --pixel 1,1
 refused 1 "no class of the model" look segment photos/a.png --truth photos/b.png --panel segments
 refused 1 "nowhere" look vit "$image" --among nowhere --panel nearest
+refused 1 "--among: a llama model reads no images" look lm "the cat" --among photos --panel stream
+refused 1 "--class: a llama model samples no" look lm "the cat" --class 1
+refused 1 "--hold-back: a llama model forecasts nothing" look lm "the cat" --hold-back 3
+refused 1 "--mask: a vit model masks no patches" look vit "$image" --mask 0.5
+refused 1 "--second: a llama model reads one text" look lm "the cat" --second "a dog"
 
 # A capture's tensors have the names that Hugging Face gives them.
 look lm "the cat sat" --capture inside.safetensors --places '*.attn.z'
@@ -170,6 +165,9 @@ refused 1 "no common mask" look mlm "the cat" --patch "the mat"
 refused 1 "--answer: one of 2 names" look classes "the cat" --patch "the mat" --answer none
 refused 1 "--pixel: the model does not answer at pixels" look lm "the cat" --patch "the mat" \
     --pixel 1,2
+refused 1 "--answer: --patch expected" look lm "the cat" --answer cat
+refused 1 "--panel: not together with --patch" look lm "the cat" --patch "the mat" --panel stream
+refused 1 "--layer: not together with --patch" look lm "the cat" --patch "the mat" --layer 1
 refused 1 "--place: the model has no h.*.nowhere" look lm "the cat" --patch "the mat" \
     --place nowhere
 refused 1 "--answer: a code below" look prior "$image" --patch "$other" --answer red
@@ -177,6 +175,9 @@ refused 1 "--pixel: X,Y in an image of" look prior "$image" --patch "$other" --p
 refused 1 "--place: the model has no encoder.resid_pre" look vqgan "$image" --patch "$other" \
     --place resid_pre
 refused 1 "two of a kind expected" look captions "$image" --patch "a bar"
+refused 1 "--class: a llama model samples no images" look lm "the cat" --patch "the mat" --class a
+refused 1 "--second: a bert model reads one text" look vectors "the cat" --second "a dog"
+refused 1 "--among: a text has no patches" look captions "the bar" --among photos --json
 
 # Changes: a head that is taken out, a vector that is made and added, in generation, too.
 look lm "the cat sat" --change "h.0.attn.z head=1 zero" --change "h.1.ff.out at=1..2 mean"

@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
+#include "looked.h"
 #include "pipelines.h"
-#include "qkv/pipeline_look.h"
 
 enum { LEVEL_BLOCKS = 1, IMAGE = 2 * GRID, SET = 4 };
 
@@ -460,29 +460,13 @@ static void memory_gives_out(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
-        qkv_pipeline *p = kind ? opened(PRIOR) : attending(1, true);
         qkv_image image;
+        looked_at a = {.p = kind ? opened(PRIOR) : attending(1, true),
+                       .in = {.image = {.image = &image}}};
         draw(&image, IMAGE, IMAGE, 9);
-        const qkv_look_input in_ = {.image = {.image = &image}};
-        size_t failures = 0;
-        for (size_t n = 0;; n += 1 + n / 12) {
-            qkv_look l = {0};
-            memory.left = n;
-            qkv_status status = qkv_pipeline_look(p, &in_, NULL, &l);
-            if (!status)
-                status = qkv_look_page(&l, NULL, in(folder, "page.html"));
-            bool failed = memory.left == SIZE_MAX;
-            memory.left = SIZE_MAX;
-            qkv_look_free(&l);
-            if (!failed)
-                break;
-            failures++;
-            if (status != QKV_E_MEMORY && status != QKV_OK)
-                fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-        }
-        assert_true(failures > 20);
+        expect_memory_told(look_and_write, &a, 12);
         drop(&image);
-        qkv_pipeline_close(p);
+        qkv_pipeline_close(a.p);
         remove_folder(in(folder, "m"));
     }
 }

@@ -165,7 +165,46 @@ static void every_image_kind(void **state)
     }
 }
 
-/* Without a pixel, the one that differs most; drawings and pages of the grids over the image. */
+/* Without a pixel, the one whose colours differ most. */
+static void pixel_that_differs_most(void **state)
+{
+    (void)state;
+    static pair in;
+    const tested *k = &kinds[3];
+    qkv_pipeline *p = opened(k->kind);
+    qkv_patch found;
+    qkv_tape *t;
+    size_t x, y, pixel = 0;
+    double most = -1;
+    make_pair(&in, k);
+    const qkv_look_input clean = {.image = {.image = &in.image[0]}};
+    const qkv_look_input corrupt = {.image = {.image = &in.image[1]}};
+    assert_int_equal(qkv_pipeline_patch(p, &clean, &corrupt, NULL, &found), QKV_OK);
+    assert_int_equal(sscanf(found.where, "pixel %zu,%zu", &x, &y), 2);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    const qkv_real *out[2];
+    for (size_t i = 0; i < 2; i++) {
+        const size_t shape[] = {1, SIDE, SIDE, k->channels};
+        out[i] = qkv_data(t, qkv_pixelwise_forward(qkv_pipeline_model(p), t,
+                                                   qkv_tensor_from(t, in.pixels[i], 4, shape)));
+        assert_non_null(out[i]);
+    }
+    for (size_t i = 0; i < 2 * SIDE * SIDE; i++)
+        if (fabs((double)(out[0][i] - out[1][i])) > most) {
+            most = fabs((double)(out[0][i] - out[1][i]));
+            pixel = i / 2;
+        }
+    assert_true(pixel > 0);
+    assert_int_equal(y * SIDE + x, pixel);
+    qkv_tape_destroy(t);
+    qkv_patch_free(&found);
+    for (size_t i = 0; i < 2; i++)
+        drop(&in.image[i]);
+    qkv_pipeline_close(p);
+}
+
+/* Drawings and pages of the grids over the image. */
 static void shown(void **state)
 {
     (void)state;
@@ -226,6 +265,7 @@ static void wrong_patches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_image_kind),
+                                       cmocka_unit_test(pixel_that_differs_most),
                                        cmocka_unit_test(shown), cmocka_unit_test(wrong_patches)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
