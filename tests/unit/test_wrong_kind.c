@@ -112,6 +112,7 @@ enum {
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
     T(qkv_clip_texts, CLIP, (m, t, NULL, 0, NULL))                                                 \
     T(qkv_clip_images, CLIP, (m, t, NULL))                                                         \
+    T(qkv_clip_embed, CLIP, (m, t, NULL))                                                          \
     P(qkv_clip_log_scale, CLIP, (m))                                                               \
     T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
     T(qkv_pixelwise_embed, PIXELS, (m, t, NULL))                                                   \
