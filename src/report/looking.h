@@ -160,6 +160,11 @@ char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
 
+/* Array NAME of rows (rows, columns); NaN is null. */
+void qkv__look_put_rows(qkv_json_writer *w, const char *name, const float *values, size_t rows,
+                        size_t columns);
+/* Members "cells", or "from" and "span": where an axis' positions lie, unless in order. */
+void qkv__look_put_cells(qkv_json_writer *w, const qkv_look_axis *a);
 /* Array "names": full names of an attention's layers, where a number does not say which layer it
  * is, as in a VQGAN. */
 void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a);
