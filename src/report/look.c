@@ -381,6 +381,7 @@ void qkv_look_free(qkv_look *l)
     }
     if (ctx) {
         qkv_free(ctx, l->target);
+        qkv_free(ctx, l->vector);
         qkv_free(ctx, l->panels);
         qkv_free(ctx, l->guesses);
         qkv_free(ctx, l->classes);

@@ -195,6 +195,8 @@ look vit "$image" --change "layer.0.attn.out zero" --out changed.html
 grep -q 'Before and after\|before' changed.html || fail "no page of a change"
 look colorize "$image" --change "*.ff.out zero"
 grep -q 'colours  *[1-9]' answer || fail "no other colours: $(cat answer)"
+look vectors "the cat sat" --change "layer.0.attn.z zero"
+grep -q '^cosine of the vectors before and after: ' answer || fail "no cosine: $(cat answer)"
 refused 1 "no place of the pass is \"h.9.attn.z\"" look lm "the cat" --change "h.9.attn.z zero"
 refused 1 "has 2 heads, found head=7" look lm "the cat" --change "h.0.attn.z head=7 zero"
 refused 1 "a place, then zero" look lm "the cat" --change "h.0.attn.z"

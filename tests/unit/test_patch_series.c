@@ -141,6 +141,38 @@ static void every_series(void **state)
     }
 }
 
+/* What a filler fills in when a layer's output is taken out. */
+static void changed_filler(void **state)
+{
+    (void)state;
+    static one_place o;
+    const char *changes[] = {"encoder.1.ff.out zero"};
+    qkv_pipeline *p = make_encoder(true);
+    const qkv_array rows = rows_of(0);
+    const qkv_look_input in_ = {.rows = &rows};
+    qkv_pipeline_look_options options = qkv_pipeline_look_defaults();
+    qkv_changed found;
+    qkv_str text;
+    const size_t at = GAP * COLUMNS + 1;
+    options.changes = (qkv_strings){.count = 1, .items = changes};
+    if (qkv_pipeline_change(p, &in_, &options, &found))
+        fail_msg("%s", qkv_context_message(ctx));
+    double before = (double)found.before.series.answers[at];
+    double after = (double)found.after.series.answers[at];
+    assert_true(fabs(whole_pass(p, true, 0, "nowhere", &o) - before) < 1e-4);
+    o = (one_place){.count = TOKENS * WIDTH, .times = 1, .replace = true};
+    assert_true(fabs(whole_pass(p, true, 0, "encoder.1.ff.out", &o) - after) < 1e-4);
+    assert_true(fabs(before - after) > 1e-3);
+    qkv_str_init(&text, ctx);
+    assert_int_equal(qkv_changed_text(&found, -1, &text), QKV_OK);
+    assert_non_null(strstr(text.data, "filled in"));
+    assert_non_null(strstr(text.data, "row 3    column 1"));
+    assert_int_equal(qkv_changed_page(&found, -1, NULL, in(folder, "page.html")), QKV_OK);
+    qkv_str_free(&text);
+    qkv_changed_free(&found);
+    qkv_pipeline_close(p);
+}
+
 static void memory_gives_out(void **state)
 {
     (void)state;
@@ -157,6 +189,7 @@ static void memory_gives_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_series),
+                                       cmocka_unit_test(changed_filler),
                                        cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up_series, tear_down_series);
 }
