@@ -145,6 +145,8 @@ typedef struct {
     int32_t *word_ids;   /* .. which ascend */
     size_t word_count;
     qkv_look_series series; /* columns 0: none */
+    float *vector; /* encoders: (vector_width) the input's, of length 1; NULL: none */
+    size_t vector_width;
     qkv_look_panel *panels;
     size_t panel_count;
     char *target;        /* translator: its own translation, where it read no other; NULL: none */
@@ -303,7 +305,8 @@ double qkv_patch_share(const qkv_patch *x, double value);
 /* The shares of a grid as a map of layers and positions; positions of images as one map for each
  * layer over the corrupt image. On failure *out is NULL. */
 qkv_status qkv_patch_draw(const qkv_patch *x, size_t grid, qkv_drawing **out);
-/* Adds members to an object: "answer", "clean", "corrupt", "outcomes", "grids". */
+/* Adds members to an object: "answer", "other" where there is one, "where", "place", "clean",
+ * "corrupt", "outcomes", "grids". */
 void qkv_patch_json(const qkv_patch *x, qkv_json_writer *w);
 /* Lines for a terminal: the grid where it is small, else the activations that matter most. */
 qkv_status qkv_patch_text(const qkv_patch *x, qkv_str *out);

@@ -1,12 +1,12 @@
 /* change_show.c - what changes of a pass did, as lines of text, JSON and a page. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/tables.h"
 #include "report/looking.h"
-#include "qkv/painting.h"
 
-enum { SHOWN = 8, NAMED = 24, ENLARGED = 192 };
+enum { SHOWN = 8, NAMED = 24 };
 
 /* A prediction or class before and after. */
 typedef struct {
@@ -121,11 +121,35 @@ static void put_image_lines(qkv_str *out, const qkv_changed *c)
     }
 }
 
-/* What a model of series forecasts: column j of row i behind those that were read. */
-static double forecast_of(const qkv_look *l, size_t i, size_t j)
+/* A number that a model of series made: row i is of those that are forecast, or of those that were
+ * read. */
+typedef struct {
+    size_t row, column;
+    double before, after;
+} changed_number;
+
+/* The next such number from *at on, where answers have one; false: there is none. */
+static bool next_number(const qkv_changed *c, size_t *at, changed_number *out)
 {
-    const qkv_look_series *s = &l->series;
-    return (double)s->answers[(s->read + i) * s->targets + j];
+    const qkv_look_series *s = &c->before.series, *after = &c->after.series;
+    size_t n = (s->read + s->made) * s->targets;
+    while (*at < n && !isfinite(s->answers[*at]))
+        ++*at;
+    if (*at >= n)
+        return false;
+    *out = (changed_number){*at / s->targets - (s->made ? s->read : 0), *at % s->targets,
+                            (double)s->answers[*at], (double)after->answers[*at]};
+    ++*at;
+    return true;
+}
+
+/* The cosine of an encoder's vectors before and after. */
+static double vector_cosine(const qkv_changed *c)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->before.vector_width; i++)
+        sum += (double)c->before.vector[i] * (double)c->after.vector[i];
+    return sum;
 }
 
 static void column_of(const qkv_look_series *s, size_t j, char *out, size_t size)
@@ -136,19 +160,19 @@ static void column_of(const qkv_look_series *s, size_t j, char *out, size_t size
         (void)snprintf(out, size, "column %zu", j);
 }
 
-static void put_forecasts(qkv_str *out, const qkv_changed *c)
+static void put_numbers(qkv_str *out, const qkv_changed *c)
 {
     const qkv_look_series *s = &c->before.series;
     char name[128];
-    for (size_t k = 0; k < s->made * s->targets; k++) {
-        size_t i = k / s->targets, j = k % s->targets;
-        column_of(s, j, name, sizeof name);
+    changed_number x;
+    for (size_t at = 0, k = 0; next_number(c, &at, &x); k++) {
+        column_of(s, x.column, name, sizeof name);
         if (!k)
-            qkv_str_printf(out, "%-*s    before     after\n", NAMED, "forecast");
-        qkv_str_printf(out, "row %-4zu ", i);
+            qkv_str_printf(out, "%-*s    before     after\n", NAMED,
+                           s->made ? "forecast" : "filled in");
+        qkv_str_printf(out, "row %-4zu ", x.row);
         put_name(out, name);
-        qkv_str_printf(out, " %9.4g %9.4g\n", forecast_of(&c->before, i, j),
-                       forecast_of(&c->after, i, j));
+        qkv_str_printf(out, " %9.4g %9.4g\n", x.before, x.after);
     }
 }
 
@@ -174,7 +198,9 @@ qkv_status qkv_changed_text(const qkv_changed *c, int at, qkv_str *out)
         qkv_str_puts(out, "\n");
     }
     put_image_lines(out, c);
-    put_forecasts(out, c);
+    put_numbers(out, c);
+    if (c->before.vector)
+        qkv_str_printf(out, "cosine of the vectors before and after: %.4f\n", vector_cosine(c));
     if (c->text_before)
         qkv_str_printf(out, "before: %s\nafter:  %s\n", c->text_before, c->text_after);
     return out->failed ? QKV_E_MEMORY : QKV_OK;
@@ -199,21 +225,28 @@ static void put_answers(qkv_json_writer *w, const qkv_changed *c, size_t positio
     qkv_json_end_array(w);
 }
 
-/* (rows, columns) of the forecast, before and after. */
+/* (rows, columns) of the forecast, before and after; of a filler the numbers that were missing. */
 static void put_series(qkv_json_writer *w, const qkv_changed *c)
 {
-    const qkv_look *sides[] = {&c->before, &c->after};
     const qkv_look_series *s = &c->before.series;
-    for (size_t side = 0; side < 2; side++) {
-        qkv_json_begin_array(w, side ? "forecast_after" : "forecast_before");
-        for (size_t i = 0; i < s->made; i++) {
-            qkv_json_begin_array(w, NULL);
-            for (size_t j = 0; j < s->targets; j++)
-                qkv_json_put_real(w, NULL, forecast_of(sides[side], i, j));
-            qkv_json_end_array(w);
-        }
-        qkv_json_end_array(w);
+    changed_number x;
+    if (s->made) {
+        size_t read = s->read * s->targets;
+        qkv__look_put_rows(w, "forecast_before", s->answers + read, s->made, s->targets);
+        qkv__look_put_rows(w, "forecast_after", c->after.series.answers + read, s->made,
+                           s->targets);
+        return;
     }
+    qkv_json_begin_array(w, "filled");
+    for (size_t at = 0; next_number(c, &at, &x);) {
+        qkv_json_begin_object(w, NULL);
+        qkv_json_put_int(w, "row", (int64_t)x.row);
+        qkv_json_put_int(w, "column", (int64_t)x.column);
+        qkv_json_put_real(w, "before", x.before);
+        qkv_json_put_real(w, "after", x.after);
+        qkv_json_end_object(w);
+    }
+    qkv_json_end_array(w);
 }
 
 void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w)
@@ -236,8 +269,10 @@ void qkv_changed_json(const qkv_changed *c, int at, qkv_json_writer *w)
         qkv_json_end_object(w);
     }
     qkv_json_end_array(w);
-    if (c->before.series.made)
+    if (c->before.series.targets)
         put_series(w, c);
+    if (c->before.vector)
+        qkv_json_put_real(w, "cosine", vector_cosine(c));
     if (c->text_before) {
         qkv_json_put_string(w, "text_before", c->text_before);
         qkv_json_put_string(w, "text_after", c->text_after);
@@ -295,42 +330,34 @@ static void page_positions(qkv_page *page, const qkv_changed *c)
     qkv_page_end(page);
 }
 
-static void page_forecasts(qkv_page *page, const qkv_changed *c)
+static void page_numbers(qkv_page *page, const qkv_changed *c)
 {
+    enum { MOST = 1024 };
     static const char *const columns[] = {"row", "column", "before", "after"};
     const qkv_look_series *s = &c->before.series;
     qkv__look_cells t = {.ctx = c->ctx};
     char name[128];
-    for (size_t k = 0; k < s->made * s->targets && k < 1024; k++) {
-        size_t i = k / s->targets, j = k % s->targets;
-        column_of(s, j, name, sizeof name);
-        qkv__look_cell(&t, "%zu", i);
+    changed_number x;
+    size_t count = 0;
+    for (size_t at = 0; count < MOST && next_number(c, &at, &x); count++) {
+        column_of(s, x.column, name, sizeof name);
+        qkv__look_cell(&t, "%zu", x.row);
         qkv__look_cell(&t, "%s", name);
-        qkv__look_cell(&t, "%.4g", forecast_of(&c->before, i, j));
-        qkv__look_cell(&t, "%.4g", forecast_of(&c->after, i, j));
+        qkv__look_cell(&t, "%.4g", x.before);
+        qkv__look_cell(&t, "%.4g", x.after);
     }
-    qkv_page_heading(page, 2, "forecast", "Forecast");
+    if (!count)
+        return;
+    qkv_page_heading(page, 2, "forecast", s->made ? "Forecast" : "Filled in");
     qkv__look_table(page, &t, "Before and after", columns, 4);
 }
 
 static void page_images(qkv_page *page, const qkv_changed *c)
 {
-    const qkv_look *sides[] = {&c->before, &c->after};
+    static const char *const names[] = {"Before", "After"}, *const ids[] = {"before", "after"};
+    const qkv_look *const sides[] = {&c->before, &c->after};
     qkv_page_heading(page, 2, "images", "Images");
-    for (size_t s = 0; s < 2; s++) {
-        qkv_page_heading(page, 3, NULL, s ? "After" : "Before");
-        qkv_page_begin(page, QKV_PAGE_ROW, NULL, NULL);
-        for (size_t i = 0; i < sides[s]->images_count; i++) {
-            char id[32];
-            qkv_image large;
-            (void)snprintf(id, sizeof id, "%s%zu", s ? "after" : "before", i);
-            if (qkv_image_enlarge(&large, c->ctx, &sides[s]->images[i].image, ENLARGED))
-                continue;
-            qkv_page_image(page, &large, id, sides[s]->images[i].name, sides[s]->images[i].name);
-            qkv_image_free(&large, c->ctx);
-        }
-        qkv_page_end(page);
-    }
+    qkv__look_page_images(page, c->ctx, sides, names, ids);
 }
 
 qkv_status qkv_changed_page(const qkv_changed *c, int at, const qkv_look_page_options *options,
@@ -357,8 +384,11 @@ qkv_status qkv_changed_page(const qkv_changed *c, int at, const qkv_look_page_op
         qkv_page_text(page, "After:");
         qkv_page_code(page, c->text_after);
     }
-    if (c->before.series.made)
-        page_forecasts(page, c);
+    page_numbers(page, c);
+    if (c->before.vector) {
+        qkv_page_heading(page, 2, "vector", "Vector");
+        qkv_page_printf(page, "Cosine of the vectors before and after: %.4f.", vector_cosine(c));
+    }
     if (c->before.images_count)
         page_images(page, c);
     status = qkv_page_save(page, path);

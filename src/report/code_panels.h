@@ -31,7 +31,7 @@ qkv_status qkv__look_codes_grid(const qkv__look_codes *c, const qkv_image *image
 qkv_status qkv__look_codes_verdict(const qkv__look_codes *c, const qkv_image *input,
                                    const qkv_image *decoded);
 
-/* ---- sets of images, look_codes_set.c -------------------------------------------------------- */
+/* ---- sets of images, codes_set.c ------------------------------------------------------------- */
 
 enum { QKV__CODE_PATCHES = 8, QKV__CODES_SHOWN = 12 }; /* patches of a code; codes with patches */
 
@@ -70,7 +70,7 @@ size_t qkv__code_set_where(const qkv__code_set *s, int32_t code,
 /* Panels "codes-usage" and "codes-together". */
 qkv_status qkv__look_codes_usage(const qkv__code_set *s);
 qkv_status qkv__look_codes_together(const qkv__code_set *s);
-/* Panels "codes-alone", "codes-where", "codes-nearest", look_codes_sheets.c. */
+/* Panels "codes-alone", "codes-where", "codes-nearest", codes_sheets.c. */
 qkv_status qkv__look_codes_sheets(const qkv__code_set *s);
 
 #endif

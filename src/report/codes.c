@@ -242,18 +242,6 @@ static qkv_status draw_verdict(const qkv__look_codes *c, const code_verdict v[2]
     return QKV_OK;
 }
 
-static void put_verdict(qkv_json_writer *w, const char *name, const code_verdict *v)
-{
-    qkv_json_begin_array(w, name);
-    for (size_t i = 0; i < v->rows; i++) {
-        qkv_json_begin_array(w, NULL);
-        for (size_t k = 0; k < v->columns; k++)
-            qkv_json_put_float(w, NULL, v->logits[i * v->columns + k]);
-        qkv_json_end_array(w);
-    }
-    qkv_json_end_array(w);
-}
-
 /* Pixels a side that a logit depends on: two windows of stride 1 behind the strided ones. */
 static size_t patch_side(const qkv__look_codes *c)
 {
@@ -279,8 +267,8 @@ static qkv_status add_verdict(const qkv__look_codes *c, const code_verdict v[2],
     qkv_json_writer_init(&w, c->ctx, -1);
     qkv_json_begin_object(&w, NULL);
     qkv_json_put_int(&w, "patch", (int64_t)patch_side(c));
-    put_verdict(&w, "input", &v[0]);
-    put_verdict(&w, "reconstruction", &v[1]);
+    qkv__look_put_rows(&w, "input", v[0].logits, v[0].rows, v[0].columns);
+    qkv__look_put_rows(&w, "reconstruction", v[1].logits, v[1].rows, v[1].columns);
     qkv_json_end_object(&w);
     return qkv__look_add_panel(c->l, "codes-verdict", "The discriminator's verdict", note, d, &w);
 }

@@ -392,19 +392,6 @@ static qkv_status draw_entropy(const expected_codes *e, const qkv_image *decoded
     return QKV_OK;
 }
 
-static void put_bits(qkv_json_writer *w, const char *name, const expected_codes *e,
-                     const float *values)
-{
-    qkv_json_begin_array(w, name);
-    for (size_t i = 0; i < e->c.rows; i++) {
-        qkv_json_begin_array(w, NULL);
-        for (size_t k = 0; k < e->c.columns; k++)
-            qkv_json_put_float(w, NULL, values[i * e->c.columns + k]);
-        qkv_json_end_array(w);
-    }
-    qkv_json_end_array(w);
-}
-
 static qkv_status panel_entropy(const expected_codes *e, const qkv_image *decoded)
 {
     qkv_drawing *d;
@@ -421,8 +408,8 @@ static qkv_status panel_entropy(const expected_codes *e, const qkv_image *decode
     qkv_json_begin_object(&w, NULL);
     qkv_json_put_real(&w, "bits_per_code", e->mean_bits);
     qkv_json_put_real(&w, "mean_entropy", e->mean_entropy);
-    put_bits(&w, "entropy", e, e->entropy);
-    put_bits(&w, "bits", e, e->bits);
+    qkv__look_put_rows(&w, "entropy", e->entropy, e->c.rows, e->c.columns);
+    qkv__look_put_rows(&w, "bits", e->bits, e->c.rows, e->c.columns);
     qkv_json_end_object(&w);
     return qkv__look_add_panel(e->c.l, "prior-entropy", "Where the prior was unsure", note, d, &w);
 }

@@ -318,14 +318,7 @@ static void put_pairs(qkv_json_writer *w, const qkv__code_set *s, const code_pai
     for (size_t i = 0; i < p->shown; i++)
         qkv_json_put_sizes(w, NULL, p->pairs + i * p->shown, p->shown);
     qkv_json_end_array(w);
-    qkv_json_begin_array(w, "bits");
-    for (size_t i = 0; i < p->shown; i++) {
-        qkv_json_begin_array(w, NULL);
-        for (size_t j = 0; j < p->shown; j++)
-            qkv_json_put_float(w, NULL, p->bits[i * p->shown + j]);
-        qkv_json_end_array(w);
-    }
-    qkv_json_end_array(w);
+    qkv__look_put_rows(w, "bits", p->bits, p->shown, p->shown);
     qkv_json_end_object(w);
 }
 

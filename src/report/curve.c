@@ -65,19 +65,6 @@ static double peak_of(const double *row, size_t count)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_floats(qkv_json_writer *w, const char *key, const float *values, size_t rows,
-                       size_t columns)
-{
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < rows; i++) {
-        qkv_json_begin_array(w, NULL);
-        for (size_t j = 0; j < columns; j++)
-            qkv_json_put_float(w, NULL, values[i * columns + j]); /* NaN: null */
-        qkv_json_end_array(w);
-    }
-    qkv_json_end_array(w);
-}
-
 void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w)
 {
     const qkv_look_series *s = &l->series;
@@ -98,8 +85,8 @@ void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w)
     qkv_json_put_int(w, "first", (int64_t)s->first);
     qkv_json_put_int(w, "read", (int64_t)s->read);
     qkv_json_put_int(w, "made", (int64_t)s->made);
-    put_floats(w, "values", s->values, row_count(s), s->columns);
-    put_floats(w, "answers", s->answers, row_count(s), s->targets);
+    qkv__look_put_rows(w, "values", s->values, row_count(s), s->columns);
+    qkv__look_put_rows(w, "answers", s->answers, row_count(s), s->targets);
     qkv_json_end_object(w);
 }
 

@@ -9,7 +9,7 @@
 #include "qkv/chart.h"
 #include "qkv/color.h"
 
-enum { SHOWN = 64, COMPONENTS = 28, LISTED = 3, SIDES = 4, TILE = 30, RGB = 3 };
+enum { SHOWN = 64, COMPONENTS = 28, LISTED = 3, SIDES = 4, RGB = 3 };
 static const double AB = 110;
 
 /* What patches are compared with: the filters, or their principal components. */
@@ -22,7 +22,6 @@ typedef struct {
     double *columns; /* (width, count): rows, transposed */
     double *sums;    /* (count) of a window */
     qkv__look_best *best;     /* (count, SIDES): the input's most, least, the set's most, least */
-    qkv__look_found *entries; /* (count, SIDES, LISTED) */
     qkv_real *values;         /* (height, width, inputs) of an image */
 } features;
 
@@ -33,7 +32,6 @@ static void free_features(features *f, qkv_context *ctx)
     qkv_free(ctx, f->columns);
     qkv_free(ctx, f->sums);
     qkv_free(ctx, f->best);
-    qkv_free(ctx, f->entries);
     qkv_free(ctx, f->values);
 }
 
@@ -51,16 +49,13 @@ static qkv_status make_features(features *f, qkv_context *ctx, const qkv__look_r
     f->shares = qkv_calloc(ctx, f->count, sizeof *f->shares);
     f->columns = qkv_malloc(ctx, f->count * f->width * sizeof *f->columns);
     f->sums = qkv_malloc(ctx, f->count * sizeof *f->sums);
-    f->best = qkv_calloc(ctx, f->count * SIDES, sizeof *f->best);
-    f->entries = qkv_calloc(ctx, f->count * SIDES * LISTED, sizeof *f->entries);
+    f->best = qkv__look_bests(ctx, f->count * SIDES, LISTED);
     f->values = qkv_malloc(ctx, pixels * r->inputs * sizeof *f->values);
     const qkv_real *weight = qkv_param_data(r->weight);
     qkv_status status = all && f->rows && f->shares && f->columns && f->sums && f->best &&
-                        f->entries && f->values && weight ? QKV_OK : QKV_E_MEMORY;
+                        f->values && weight ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         all[i] = f->rows[i] = (double)weight[i];
-    for (size_t i = 0; i < f->count * SIDES && !status; i++)
-        f->best[i] = (qkv__look_best){.room = LISTED, .items = f->entries + i * LISTED};
     if (!status && f->components)
         status = qkv__look_components(ctx, all, r->filters, f->width, f->count, f->rows,
                                       f->shares);
@@ -140,22 +135,22 @@ static size_t sheet_columns(const features *f) { return f->r->lab ? 8 : 16; }
 
 static double sheet_height(const features *f, size_t count)
 {
-    return 30 + (double)((count + sheet_columns(f) - 1) / sheet_columns(f) * (TILE + 4));
+    return 30 + (double)((count + sheet_columns(f) - 1) / sheet_columns(f) * (QKV__TILE + 4));
 }
 
 /* A sheet of `count` filters; the room they take below `top` is added to it. */
 static void draw_filters(qkv_drawing *d, const features *f, const double *rows, size_t count,
                          double *top, const char *title, uint8_t *data)
 {
-    size_t columns = sheet_columns(f), wide = f->r->lab ? 2 * TILE : TILE;
+    size_t columns = sheet_columns(f), wide = f->r->lab ? 2 * QKV__TILE : QKV__TILE;
     char name[64];
     qkv_draw_text(d, 4, *top + 14, title, &(qkv_text_style){.bold = true});
     for (size_t i = 0; i < count; i++) {
         const qkv_image image = filter_image(f->r, rows + i * f->width, data);
         (void)snprintf(name, sizeof name, "%zu", i);
         qkv__look_draw_tile(d, 4 + (double)(i % columns * (wide + 4)),
-                            *top + 22 + (double)(i / columns * (TILE + 4)), (double)wide, TILE,
-                            &image, name);
+                            *top + 22 + (double)(i / columns * (QKV__TILE + 4)), (double)wide,
+                            QKV__TILE, &image, name);
     }
     *top += sheet_height(f, count);
 }
@@ -169,8 +164,9 @@ static qkv_status draw_all_filters(const features *f, qkv_context *ctx, qkv_draw
     double *rows = qkv_malloc(ctx, shown * f->width * sizeof *rows);
     uint8_t *data = qkv_malloc(ctx, r->window * r->window * 2 * RGB);
     double height = sheet_height(f, shown) + (f->components ? sheet_height(f, f->count) : 0);
-    qkv_status status = rows && data ? qkv_drawing_create(out, ctx, 16 * (TILE + 4) + 8, height)
-                                     : QKV_E_MEMORY;
+    qkv_status status = QKV_E_MEMORY;
+    if (rows && data)
+        status = qkv_drawing_create(out, ctx, 16 * (QKV__TILE + 4) + 8, height);
     const qkv_real *weight = qkv_param_data(r->weight);
     for (size_t i = 0; i < shown * f->width && !status; i++)
         rows[i] = (double)weight[i];
@@ -266,60 +262,58 @@ static void put_exciting(qkv_json_writer *w, const features *f, const qkv_pixels
     qkv_json_end_object(w);
 }
 
-/* One feature: its number, itself, its patches. */
-static void draw_feature(qkv_drawing *d, const features *f, size_t k, double x, double y,
-                         const uint8_t *input, const qkv_pixels *set, uint8_t *data)
+/* What the drawing is of. */
+typedef struct {
+    const features *f;
+    const uint8_t *input;
+    const qkv_pixels *set; /* NULL: none */
+} exciting;
+
+enum { GROUP = LISTED * (QKV__TILE + 2) + 14, NUMBER = 26 }; /* widths: a side's, a number's */
+
+static double feature_width(const features *f) { return f->r->lab ? 2 * QKV__TILE : QKV__TILE; }
+
+static void draw_sides(const void *self, qkv_drawing *d, double x)
 {
-    const qkv__look_reading *r = f->r;
-    double wide = r->lab ? 2 * TILE : TILE, left = x + 26;
-    char name[96];
+    static const char *const heads[SIDES] = {"most", "least", "set: most", "set: least"};
+    const exciting *e = self;
+    for (size_t side = 0; side < (e->set ? SIDES : 2U); side++)
+        qkv_draw_text(d, x + NUMBER + feature_width(e->f) + GROUP * (double)side + 14, 16,
+                      heads[side], NULL);
+}
+
+/* One feature: its number, itself, its patches. */
+static void draw_feature(const void *self, qkv_drawing *d, size_t k, double x, double y,
+                         uint8_t *data)
+{
+    const exciting *e = self;
+    const features *f = e->f;
+    double wide = feature_width(f), left = x + NUMBER;
+    char name[32];
     (void)snprintf(name, sizeof name, "%zu", k);
-    qkv_draw_text(d, left - 4, y + 0.65 * TILE, name,
+    qkv_draw_text(d, left - 4, y + 0.65 * QKV__TILE, name,
                   &(qkv_text_style){.size = 11, .anchor = QKV_ANCHOR_END});
-    const qkv_image image = filter_image(r, f->rows + k * f->width, data);
-    qkv__look_draw_tile(d, left, y, wide, TILE, &image, name);
-    left += wide;
-    for (size_t side = 0; side < (set ? SIDES : 2U); side++) {
+    const qkv_image image = filter_image(f->r, f->rows + k * f->width, data);
+    qkv__look_draw_tile(d, left, y, wide, QKV__TILE, &image, name);
+    for (size_t side = 0; side < (e->set ? SIDES : 2U); side++) {
         const qkv__look_best *best = &f->best[k * SIDES + side];
-        left += 14;
-        for (size_t i = 0; i < LISTED; i++, left += TILE + 2) {
-            const qkv__look_found *at = &best->items[i];
-            if (i >= best->count)
-                continue;
-            const qkv_image patch = qkv__look_window(
-                r, at->image ? qkv_pixels_data(set, at->image - 1) : input, at->x, at->y,
-                r->window, data);
-            (void)snprintf(name, sizeof name, "%s %zu,%zu: %.3f",
-                           at->image ? "set" : "input", at->x, at->y,
-                           side % 2 ? -at->value : at->value);
-            qkv__look_draw_tile(d, left, y, TILE, TILE, &patch, name);
-        }
+        double first = left + wide + GROUP * (double)side + 14;
+        for (size_t i = 0; i < best->count; i++)
+            qkv__look_draw_found(d, f->r, &best->items[i], e->input, e->set, f->r->window,
+                                 (side % 2 ? -1 : 1) * best->items[i].value,
+                                 first + (double)i * (QKV__TILE + 2), y, data);
     }
 }
 
 static qkv_status draw_exciting(const features *f, qkv_context *ctx, const uint8_t *input,
                                 const qkv_pixels *set, qkv_drawing **out)
 {
-    static const char *const heads[SIDES] = {"most", "least", "set: most", "set: least"};
-    size_t half = (f->count + 1) / 2, sides = set ? SIDES : 2;
-    double group = LISTED * (TILE + 2) + 14, first = 26 + (f->r->lab ? 2 * TILE : TILE);
-    double wide = first + group * (double)sides + 24;
-    uint8_t *data = qkv_malloc(ctx, f->r->window * f->r->window * 2 * RGB);
-    qkv_status status = data ? qkv_drawing_create(out, ctx, 2 * wide,
-                                                  26 + (double)half * (TILE + 4))
-                             : QKV_E_MEMORY;
-    for (size_t column = 0; column < 2 && !status; column++)
-        for (size_t side = 0; side < sides; side++)
-            qkv_draw_text(*out, (double)column * wide + first + group * (double)side + 14, 16,
-                          heads[side], NULL);
-    for (size_t k = 0; k < f->count && !status; k++)
-        draw_feature(*out, f, k, (double)(k / half) * wide,
-                     24 + (double)(k % half) * (TILE + 4), input, set, data);
-    if (!status) {
-        status = qkv_drawing_status(*out);
-    }
-    qkv_free(ctx, data);
-    return status;
+    const exciting e = {f, input, set};
+    const qkv__look_tiles tiles = {
+        .count = f->count, .pixels = 2 * f->r->window * f->r->window, .self = &e,
+        .wide = NUMBER + feature_width(f) + GROUP * (double)(set ? SIDES : 2U) + 24,
+        .head = draw_sides, .row = draw_feature};
+    return qkv__look_draw_tiles(ctx, &tiles, out);
 }
 
 static qkv_status add_exciting(qkv__looking *l, const features *f, const uint8_t *input,
@@ -338,7 +332,6 @@ static qkv_status add_exciting(qkv__looking *l, const features *f, const uint8_t
     qkv_status status = draw_exciting(f, l->p->ctx, input, set, &d);
     if (!status)
         return qkv__look_add_panel(l, "exciting", "Patches that excite the filters", note, d, &w);
-    qkv_drawing_destroy(d);
     qkv_json_writer_free(&w);
     return status;
 }

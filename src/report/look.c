@@ -240,8 +240,7 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
     return qkv__look_value_norms(l);
 }
 
-/* Options of other kinds of models are errors, not ignored. */
-static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
+qkv_status qkv__look_suits(const qkv__looking *l)
 {
     const qkv_pipeline_look_options own = qkv_pipeline_look_defaults();
     const struct {
@@ -255,14 +254,14 @@ static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
                    {"among", "reads no images, or has no panel that searches a set",
                     l->o.among != NULL, QKV_CAN_ENCODE_IMAGES | QKV_CAN_CLASSIFY_IMAGES |
                     QKV_CAN_EMBED_IMAGES | QKV_CAN_RECONSTRUCT | QKV_CAN_SEGMENT |
-                    QKV_CAN_COLORIZE},
+                    QKV_CAN_COLORIZE | QKV_CAN_EMBED_BOTH},
                    {"class", "samples no images", l->o.class_ != NULL, QKV_CAN_SAMPLE_CODES},
                    {"hold-back", "forecasts nothing", l->o.hold_back > 0, QKV_CAN_FORECAST},
                    {"mask", "masks no patches", l->o.mask < own.mask || l->o.mask > own.mask,
                     QKV_CAN_RECONSTRUCT},
                    {"second", "reads one text", l->in->second != NULL, QKV__CAN_READ_TWO}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (options[i].given && !(k->can & options[i].can))
+        if (options[i].given && !(l->kind->can & options[i].can))
             return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,
                             l->out->kind, options[i].what);
     return QKV_OK;
@@ -281,7 +280,7 @@ static qkv_status look_predictions(qkv__looking *l, const qkv__look_kind *k)
 static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
-    qkv_status status = check_suits(l, k);
+    qkv_status status = qkv__look_suits(l);
     if (!status)
         status = qkv__changes_read(&l->changes, l->p->ctx, &l->o.changes);
     if (!status && l->changes) /* some kinds answer here */
@@ -382,6 +381,7 @@ void qkv_look_free(qkv_look *l)
     }
     if (ctx) {
         qkv_free(ctx, l->target);
+        qkv_free(ctx, l->vector);
         qkv_free(ctx, l->panels);
         qkv_free(ctx, l->guesses);
         qkv_free(ctx, l->classes);

@@ -47,7 +47,7 @@ typedef struct {
 
 enum { QKV__EVERYWHERE = -1 };
 /* Models that read a second text. */
-enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE };
+enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_TRANSLATE };
 
 /* How a pass comes by the layers of a stack: places, as patterns behind the stack's name. */
 typedef struct {
@@ -116,6 +116,8 @@ typedef struct qkv__look_kind {
 /* The kind of p's model, of one of texts and images with that input; NULL: none can be looked
  * into. */
 const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p, const qkv_look_input *in);
+/* Options and inputs of other kinds of models are errors, not ignored. */
+qkv_status qkv__look_suits(const qkv__looking *l);
 void qkv__look_end(qkv__looking *l); /* frees all but l->out */
 extern const qkv__patch_layers qkv__patch_blocks;
 extern const qkv__patch_kind qkv__patch_lm, qkv__patch_words, qkv__patch_text_classes,
@@ -158,6 +160,11 @@ char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
 
+/* Array NAME of rows (rows, columns); NaN is null. */
+void qkv__look_put_rows(qkv_json_writer *w, const char *name, const float *values, size_t rows,
+                        size_t columns);
+/* Members "cells", or "from" and "span": where an axis' positions lie, unless in order. */
+void qkv__look_put_cells(qkv_json_writer *w, const qkv_look_axis *a);
 /* Array "names": full names of an attention's layers, where a number does not say which layer it
  * is, as in a VQGAN. */
 void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a);

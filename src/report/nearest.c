@@ -7,7 +7,7 @@
 #include "report/patches.h"
 #include "qkv/chart.h"
 
-enum { ASKED_SIDE = 5, NEAREST = 5, TILE = 30, RGB = 3 };
+enum { ASKED_SIDE = 5, NEAREST = 5 };
 
 typedef struct {
     const qkv__look_reading *r;
@@ -18,7 +18,6 @@ typedef struct {
     float *queries;           /* (asked_count, width) of length 1 */
     qkv_real *values;         /* an image's numbers */
     qkv__look_best *best;     /* (asked_count, 2): in the input, in the set */
-    qkv__look_found *entries; /* (asked_count, 2, NEAREST) */
 } neighbours;
 
 static void free_neighbours(neighbours *n, qkv_context *ctx)
@@ -28,7 +27,6 @@ static void free_neighbours(neighbours *n, qkv_context *ctx)
     qkv_free(ctx, n->queries);
     qkv_free(ctx, n->values);
     qkv_free(ctx, n->best);
-    qkv_free(ctx, n->entries);
 }
 
 /* The pixel where a patch begins. */
@@ -53,9 +51,8 @@ static qkv_status choose_asked(neighbours *n, qkv_context *ctx, const uint8_t *i
     n->hashes = qkv_malloc(ctx, most * sizeof *n->hashes);
     n->values = qkv_malloc(ctx, r->format.height * r->format.width * r->inputs *
                                     sizeof *n->values);
-    n->best = qkv_calloc(ctx, 2 * most, sizeof *n->best);
-    n->entries = qkv_calloc(ctx, 2 * most * NEAREST, sizeof *n->entries);
-    if (!n->asked || !n->hashes || !n->values || !n->best || !n->entries)
+    n->best = qkv__look_bests(ctx, 2 * most, NEAREST);
+    if (!n->asked || !n->hashes || !n->values || !n->best)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < most; i++) {
         size_t patch = (2 * (i / side) + 1) * r->side / (2 * side) * r->side +
@@ -68,8 +65,6 @@ static qkv_status choose_asked(neighbours *n, qkv_context *ctx, const uint8_t *i
         n->hashes[n->asked_count] = hash;
         n->asked_count += known ? 0 : 1;
     }
-    for (size_t i = 0; i < 2 * most; i++)
-        n->best[i] = (qkv__look_best){.room = NEAREST, .items = n->entries + i * NEAREST};
     return QKV_OK;
 }
 
@@ -161,62 +156,54 @@ static void put_nearest(qkv_json_writer *w, const neighbours *n, const qkv_pixel
     qkv_json_end_object(w);
 }
 
-static void draw_tile(qkv_drawing *d, const qkv__look_reading *r, const uint8_t *image,
-                      const qkv__look_found *at, double x, double y, uint8_t *data)
+/* What the drawing is of. */
+typedef struct {
+    const neighbours *n;
+    const uint8_t *input;
+    const qkv_pixels *set; /* NULL: none */
+} nearest_tiles;
+
+/* Widths: the nearest of a side; place and tile of the patch that was asked. */
+enum { GROUP = NEAREST * (QKV__TILE + 2) + 14, PLACE = 46, FIRST = PLACE + QKV__TILE + 14 };
+
+static void draw_where(const void *self, qkv_drawing *d, double x)
 {
-    char name[96];
-    const qkv_image patch = qkv__look_window(r, image, at->x, at->y, r->cell, data);
-    (void)snprintf(name, sizeof name, "%s %zu,%zu: %.3f", at->image ? "set" : "input", at->x,
-                   at->y, at->value);
-    qkv__look_draw_tile(d, x, y, TILE, TILE, &patch, name);
+    const nearest_tiles *t = self;
+    qkv_draw_text(d, x + FIRST, 16, "in the image", NULL);
+    if (t->set)
+        qkv_draw_text(d, x + FIRST + GROUP, 16, "in the set", NULL);
 }
 
-static void draw_asked(qkv_drawing *d, const neighbours *n, size_t i, double x, double y,
-                       const uint8_t *input, const qkv_pixels *set, uint8_t *data)
+static void draw_asked(const void *self, qkv_drawing *d, size_t i, double x, double y,
+                       uint8_t *data)
 {
+    const nearest_tiles *t = self;
+    const neighbours *n = t->n;
     const qkv__look_reading *r = n->r;
     size_t row = n->asked[i] / r->side, column = n->asked[i] % r->side;
     char label[48];
     (void)snprintf(label, sizeof label, "%zu,%zu", row, column);
-    qkv_draw_text(d, x + 40, y + 0.65 * TILE, label,
+    qkv_draw_text(d, x + PLACE - 6, y + 0.65 * QKV__TILE, label,
                   &(qkv_text_style){.size = 11, .anchor = QKV_ANCHOR_END});
     const qkv__look_found itself = {.value = 1, .x = begins(r, column), .y = begins(r, row)};
-    draw_tile(d, r, input, &itself, x + 46, y, data);
+    qkv__look_draw_found(d, r, &itself, t->input, t->set, r->cell, itself.value, x + PLACE, y,
+                         data);
     for (size_t k = 0; k < 2; k++)
         for (size_t j = 0; j < n->best[2 * i + k].count; j++) {
             const qkv__look_found *at = &n->best[2 * i + k].items[j];
-            draw_tile(d, r, at->image ? qkv_pixels_data(set, at->image - 1) : input, at,
-                      x + 46 + TILE + 14 +
-                          (double)k * (NEAREST * (TILE + 2) + 14) + (double)(j * (TILE + 2)),
-                      y, data);
+            qkv__look_draw_found(d, r, at, t->input, t->set, r->cell, at->value,
+                                 x + FIRST + (double)(k * GROUP + j * (QKV__TILE + 2)), y, data);
         }
 }
 
 static qkv_status draw_neighbours(const neighbours *n, const uint8_t *input,
                                   const qkv_pixels *set, qkv_drawing **out)
 {
-    qkv_context *ctx = n->l->p->ctx;
-    size_t half = (n->asked_count + 1) / 2;
-    double group = NEAREST * (TILE + 2) + 14;
-    double wide = 46 + TILE + group * (set ? 2 : 1) + 20;
-    uint8_t *data = qkv_malloc(ctx, n->r->cell * n->r->cell * RGB);
-    qkv_status status = data ? qkv_drawing_create(out, ctx, 2 * wide,
-                                                  26 + (double)half * (TILE + 4))
-                             : QKV_E_MEMORY;
-    for (size_t column = 0; column < 2 && !status; column++) {
-        double left = (double)column * wide + 46 + TILE + 14;
-        qkv_draw_text(*out, left, 16, "in the image", NULL);
-        if (set)
-            qkv_draw_text(*out, left + group, 16, "in the set", NULL);
-    }
-    for (size_t i = 0; i < n->asked_count && !status; i++)
-        draw_asked(*out, n, i, (double)(i / half) * wide, 24 + (double)(i % half) * (TILE + 4),
-                   input, set, data);
-    if (!status) {
-        status = qkv_drawing_status(*out);
-    }
-    qkv_free(ctx, data);
-    return status;
+    const nearest_tiles t = {n, input, set};
+    const qkv__look_tiles tiles = {
+        .count = n->asked_count, .pixels = n->r->cell * n->r->cell, .self = &t,
+        .wide = FIRST - 14 + GROUP * (set ? 2 : 1) + 20, .head = draw_where, .row = draw_asked};
+    return qkv__look_draw_tiles(n->l->p->ctx, &tiles, out);
 }
 
 static qkv_status add_neighbours(qkv__looking *l, const neighbours *n, const uint8_t *input,
@@ -236,7 +223,6 @@ static qkv_status add_neighbours(qkv__looking *l, const neighbours *n, const uin
                             : "Patches by row and column, and those whose embeddings, without "
                               "positions, have the largest cosine. Equal ones are shown once.",
             d, &w);
-    qkv_drawing_destroy(d);
     qkv_json_writer_free(&w);
     return status;
 }

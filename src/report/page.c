@@ -100,12 +100,7 @@ static void put_page_axis(qkv_json_writer *w, const qkv_look_axis *a)
         qkv_json_put_string(w, NULL, label.data ? label.data : "");
     }
     qkv_json_end_array(w);
-    if (a->cells)
-        qkv_json_put_ids(w, "cells", a->cells, a->count - a->lead);
-    if (a->span) {
-        qkv_json_put_int(w, "from", (int64_t)a->from);
-        qkv_json_put_int(w, "span", (int64_t)a->span);
-    }
+    qkv__look_put_cells(w, a);
     qkv_json_end_object(w);
     qkv_str_free(&label);
 }

@@ -239,7 +239,9 @@ qkv_status qkv_pipeline_patch(qkv_pipeline *p, const qkv_look_input *clean,
                              .o = o};
     j.corrupt = (qkv__looking){.p = p, .kind = j.kind, .in = corrupt, .out = &out->corrupt_input,
                                .o = o};
-    qkv_status status = prepare_inputs(&j);
+    qkv_status status = qkv__look_suits(&j.clean);
+    if (!status)
+        status = prepare_inputs(&j);
     if (!status) {
         list_stacks(&j);
         status = qkv__patch_keep(&j);

@@ -311,30 +311,21 @@ static const qkv__patch_layers packed_blocks = {
     .before = ".*.resid_pre", .behind = ".*.resid_post", .place = ".*.", .usual = "resid_pre",
     .packed = true};
 
-/* n copies of the window; *windows and *lengths, (n), are to be freed. */
-static bool copy_windows(const qkv__looking *l, size_t n, const qkv_real ***windows,
-                         size_t **lengths)
-{
-    *windows = qkv_calloc(l->p->ctx, n, sizeof **windows);
-    *lengths = qkv_calloc(l->p->ctx, n, sizeof **lengths);
-    for (size_t i = 0; *windows && *lengths && i < n; i++) {
-        (*windows)[i] = l->window;
-        (*lengths)[i] = l->out->series.read;
-    }
-    return *windows && *lengths;
-}
-
 /* What a model of series makes of n copies of the window. */
-typedef qkv_tensor *series_fn(qkv_model *m, qkv_tape *t, const qkv_series_batch *in);
-static qkv_tensor *series_outputs(const qkv__looking *l, size_t n, series_fn *outputs)
+static qkv_tensor *series_outputs(const qkv__looking *l, size_t n)
 {
-    const qkv_real **windows;
-    size_t *lengths;
+    qkv_model *m = l->p->model;
+    const qkv_real **windows = qkv_calloc(l->p->ctx, n, sizeof *windows);
+    size_t *lengths = qkv_calloc(l->p->ctx, n, sizeof *lengths);
+    const qkv_series_batch in = {.data = windows, .lengths = lengths, .count = n};
     qkv_tensor *y = NULL;
-    if (copy_windows(l, n, &windows, &lengths)) {
-        const qkv_series_batch in = {.data = windows, .lengths = lengths, .count = n};
-        y = outputs(l->p->model, l->p->tape, &in);
+    for (size_t i = 0; windows && lengths && i < n; i++) {
+        windows[i] = l->window;
+        lengths[i] = l->out->series.read;
     }
+    if (windows && lengths)
+        y = qkv_model_can(m, QKV_CAN_FILL_SERIES) ? qkv_series_fill(m, l->p->tape, &in)
+                                                  : qkv_series_class_logits(m, l->p->tape, &in);
     qkv_free(l->p->ctx, windows);
     qkv_free(l->p->ctx, lengths);
     return y;
@@ -361,7 +352,7 @@ static qkv_tensor *filler_outputs(qkv__looking *l, size_t n, int at)
 {
     qkv_tape *t = l->p->tape;
     size_t columns = l->out->series.columns, read = l->out->series.read;
-    qkv_tensor *y = series_outputs(l, n, qkv_series_fill);
+    qkv_tensor *y = series_outputs(l, n);
     if (!y)
         return NULL;
     const size_t shape[] = {n, qkv_dim(y, 0) / n, columns};
@@ -378,7 +369,7 @@ const qkv__patch_kind qkv__patch_filler = {
 static qkv_tensor *series_class_outputs(qkv__looking *l, size_t n, int at)
 {
     (void)at;
-    return series_outputs(l, n, qkv_series_class_logits);
+    return series_outputs(l, n);
 }
 
 const qkv__patch_kind qkv__patch_series_classes = {

@@ -5,11 +5,10 @@
 
 #include "report/tables.h"
 #include "report/looking.h"
-#include "qkv/painting.h"
 
 extern const char qkv__file_look_patch_js[], qkv__file_look_css[];
 
-enum { ENLARGED = 192, TABLED = 32 }; /* positions of a grid that is a table, too */
+enum { TABLED = 32 }; /* positions of a grid that is a table, too */
 
 static void page_outcomes(qkv_page *page, const qkv_patch *x)
 {
@@ -30,22 +29,10 @@ static void page_outcomes(qkv_page *page, const qkv_patch *x)
 
 static void page_inputs(qkv_page *page, const qkv_patch *x)
 {
-    const qkv_look *sides[] = {&x->clean_input, &x->corrupt_input};
+    static const char *const names[] = {"Clean", "Corrupt"}, *const ids[] = {"clean", "corrupt"};
+    const qkv_look *const sides[] = {&x->clean_input, &x->corrupt_input};
     qkv_page_heading(page, 2, "inputs", "Inputs");
-    for (size_t s = 0; s < 2; s++) {
-        qkv_page_heading(page, 3, NULL, s ? "Corrupt" : "Clean");
-        qkv_page_begin(page, QKV_PAGE_ROW, NULL, NULL);
-        for (size_t i = 0; i < sides[s]->images_count; i++) {
-            char id[32];
-            qkv_image large;
-            (void)snprintf(id, sizeof id, "%s%zu", s ? "corrupt" : "clean", i);
-            if (qkv_image_enlarge(&large, x->ctx, &sides[s]->images[i].image, ENLARGED))
-                continue;
-            qkv_page_image(page, &large, id, sides[s]->images[i].name, sides[s]->images[i].name);
-            qkv_image_free(&large, x->ctx);
-        }
-        qkv_page_end(page);
-    }
+    qkv__look_page_images(page, x->ctx, sides, names, ids);
 }
 
 static void put_grid_table(qkv_page *page, const qkv_patch *x, const qkv_patch_grid *g)
@@ -105,8 +92,7 @@ static qkv_status page_data(qkv_page *page, const qkv_patch *x)
         qkv_json_put_int(&w, "lead", (int64_t)a->lead);
         qkv_json_put_int(&w, "rows", x->heads ? 0 : (int64_t)a->rows);
         qkv_json_put_int(&w, "columns", (int64_t)a->columns);
-        if (a->cells)
-            qkv_json_put_ids(&w, "cells", a->cells, a->count - a->lead);
+        qkv__look_put_cells(&w, a);
         qkv_json_end_object(&w);
     }
     qkv_json_end_array(&w);

@@ -106,8 +106,8 @@ static qkv_status draw_maps(const qkv_patch *x, const qkv_patch_grid *g, const f
         if (i % g->positions >= a->lead)
             most = fmax(most, fabs((double)shares[i]));
     patch_title(x, g, title, sizeof title);
-    qkv_status status = qkv_drawing_create(out, x->ctx, (double)across * (MAP + GAP) + SCALE,
-                                           TITLE + (double)down * step);
+    double width = fmax((double)across * (MAP + GAP) + SCALE, 16 + 1.1 * qkv_text_width(title, 13));
+    qkv_status status = qkv_drawing_create(out, x->ctx, width, TITLE + (double)down * step);
     for (size_t i = 0; i < g->layers && !status; i++) {
         const qkv_frame frame = {(double)(i % across) * (MAP + GAP),
                                  TITLE + (double)(i / across) * step, MAP, MAP + TITLE};

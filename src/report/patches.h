@@ -38,6 +38,22 @@ uint64_t qkv__look_window_hash(const qkv__look_reading *r, const uint8_t *image,
 void qkv__look_draw_tile(qkv_drawing *d, double x, double y, double width, double height,
                          const qkv_image *image, const char *name);
 
+enum { QKV__TILE = 30 }; /* the side of a tile in drawings of tiles */
+
+/* Rows of tiles in two columns, `wide` each, one under another. */
+typedef struct {
+    size_t count; /* of rows */
+    double wide;
+    size_t pixels; /* of the largest tile */
+    const void *self;
+    /* What stands above a column that begins at x. */
+    void (*head)(const void *self, qkv_drawing *d, double x);
+    /* Row i; data has room for a tile's pixels, (pixels, 3). */
+    void (*row)(const void *self, qkv_drawing *d, size_t i, double x, double y, uint8_t *data);
+} qkv__look_tiles;
+/* On failure *out is NULL. */
+qkv_status qkv__look_draw_tiles(qkv_context *ctx, const qkv__look_tiles *t, qkv_drawing **out);
+
 /* ---- the best of many ------------------------------------------------------------------------ */
 
 /* A window of an image: of the input (image 0) or of the set (from 1). */
@@ -52,7 +68,14 @@ typedef struct {
     size_t count, room;
     qkv__look_found *items; /* (room) */
 } qkv__look_best;
+/* `count` empty lists, one block that qkv_free frees. NULL: out of memory. */
+qkv__look_best *qkv__look_bests(qkv_context *ctx, size_t count, size_t room);
 void qkv__look_best_add(qkv__look_best *b, const qkv__look_found *f, size_t side);
+/* The window, side x side pixels, of the input or the set, as a tile that is named by its place and
+ * the value. */
+void qkv__look_draw_found(qkv_drawing *d, const qkv__look_reading *r, const qkv__look_found *f,
+                          const uint8_t *input, const qkv_pixels *set, size_t side, double value,
+                          double x, double y, uint8_t *data);
 
 /* ---- principal components, components.c ------------------------------------------------------ */
 

@@ -1,4 +1,5 @@
 /* reading.c - how models of images read patches: sizes, filters, the numbers they get. */
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/image.h"
@@ -142,7 +143,52 @@ void qkv__look_draw_tile(qkv_drawing *d, double x, double y, double width, doubl
     qkv_draw_name(d, name);
 }
 
+qkv_status qkv__look_draw_tiles(qkv_context *ctx, const qkv__look_tiles *t, qkv_drawing **out)
+{
+    enum { HEAD = 24, BELOW = 2, BETWEEN = 4 };
+    size_t half = (t->count + 1) / 2;
+    double height = (double)half * (QKV__TILE + BETWEEN);
+    uint8_t *data = qkv_malloc(ctx, t->pixels * RGB);
+    *out = NULL;
+    qkv_status status = data ? qkv_drawing_create(out, ctx, 2 * t->wide, HEAD + height + BELOW)
+                             : QKV_E_MEMORY;
+    for (size_t column = 0; column < 2 && !status; column++)
+        t->head(t->self, *out, (double)column * t->wide);
+    for (size_t i = 0; i < t->count && !status; i++)
+        t->row(t->self, *out, i, (double)(i / half) * t->wide,
+               HEAD + (double)(i % half) * (QKV__TILE + BETWEEN), data);
+    if (!status)
+        status = qkv_drawing_status(*out);
+    qkv_free(ctx, data);
+    if (status) {
+        qkv_drawing_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void qkv__look_draw_found(qkv_drawing *d, const qkv__look_reading *r, const qkv__look_found *f,
+                          const uint8_t *input, const qkv_pixels *set, size_t side, double value,
+                          double x, double y, uint8_t *data)
+{
+    char name[96];
+    const uint8_t *image = f->image ? qkv_pixels_data(set, f->image - 1) : input;
+    const qkv_image patch = qkv__look_window(r, image, f->x, f->y, side, data);
+    (void)snprintf(name, sizeof name, "%s %zu,%zu: %.3f", f->image ? "set" : "input", f->x, f->y,
+                   value);
+    qkv__look_draw_tile(d, x, y, QKV__TILE, QKV__TILE, &patch, name);
+}
+
 /* ---- the best of many ------------------------------------------------------------------------ */
+
+qkv__look_best *qkv__look_bests(qkv_context *ctx, size_t count, size_t room)
+{
+    qkv__look_best *out = qkv_calloc(ctx, count, sizeof *out + room * sizeof *out->items);
+    qkv__look_found *items = (qkv__look_found *)(out ? out + count : NULL);
+    for (size_t i = 0; out && i < count; i++)
+        out[i] = (qkv__look_best){.room = room, .items = items + i * room};
+    return out;
+}
 
 static size_t look_apart(size_t a, size_t b) { return a > b ? a - b : b - a; }
 

@@ -201,7 +201,7 @@ const qkv__look_kind qkv__look_forecaster = {
 
 /* ---- fillers --------------------------------------------------------------------------------- */
 
-/* The last rows, as many as the model reads; answers are what is missing in them. */
+/* The last rows, as many as the model reads. */
 static qkv_status prepare_filler(qkv__looking *l)
 {
     qkv_array own = {0};
@@ -216,32 +216,30 @@ static qkv_status prepare_filler(qkv__looking *l)
         status = take_series_rows(l, rows);
     }
     qkv_array_free(&own);
-    qkv_real *filled = status ? NULL : qkv_calloc(l->p->ctx, s->read * s->columns, sizeof *filled);
-    const qkv_series window = {l->window, s->read, s->columns};
-    if (!status)
-        status = filled ? qkv_fill_series(l->p->model, &window, filled) : QKV_E_MEMORY;
-    for (size_t i = 0; i < s->read * s->columns && !status; i++)
-        if (!isfinite(l->window[i]))
-            s->answers[i] = (float)filled[i];
-    qkv_free(l->p->ctx, filled);
     return status ? status : qkv__look_steps(l, 0, "steps", 0, c->patch,
                                              qkv_series_tokens(c, s->read));
 }
 
-static qkv_status run_encoder(qkv__looking *l)
+/* Answers are what is missing. */
+static qkv_status run_filler(qkv__looking *l)
 {
+    qkv_model *m = l->p->model;
     qkv_tape *t = l->p->tape;
-    const qkv_real *window = l->window;
+    const qkv_real *window = l->window, *mean = qkv_series_mean(m), *std = qkv_series_std(m);
+    const qkv_look_series *s = &l->out->series;
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    const qkv_series_batch in = {.data = &window, .lengths = &l->out->series.read, .count = 1};
-    (void)qkv_series_hidden(l->p->model, t, &in);
+    const qkv_series_batch in = {.data = &window, .lengths = &s->read, .count = 1};
+    const qkv_real *y = qkv_data(t, qkv_series_fill(m, t, &in));
+    for (size_t i = 0; y && i < s->read * s->columns; i++)
+        if (!isfinite(window[i]))
+            s->answers[i] = (float)(y[i] * std[i % s->columns] + mean[i % s->columns]);
     return qkv_tape_status(t);
 }
 
 const qkv__look_kind qkv__look_filler = {
     .can = QKV_CAN_FILL_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
-    .prepare = prepare_filler, .run = run_encoder, .patch = &qkv__patch_filler};
+    .prepare = prepare_filler, .run = run_filler, .patch = &qkv__patch_filler};
 
 /* ---- classifiers ----------------------------------------------------------------------------- */
 

@@ -1,8 +1,10 @@
-/* tables.c - tables on pages of looks. */
+/* tables.c - tables and images on pages of looks. */
 #include "report/tables.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "qkv/painting.h"
 
 void qkv__look_cell(qkv__look_cells *t, const char *fmt, ...)
 {
@@ -29,4 +31,24 @@ void qkv__look_table(qkv_page *page, qkv__look_cells *t, const char *caption,
     for (size_t i = 0; i < t->count; i++)
         qkv_free(t->ctx, t->cells[i]);
     qkv_free(t->ctx, t->cells);
+}
+
+void qkv__look_page_images(qkv_page *page, qkv_context *ctx, const qkv_look *const sides[2],
+                           const char *const names[2], const char *const ids[2])
+{
+    enum { ENLARGED = 192 };
+    for (size_t s = 0; s < 2; s++) {
+        qkv_page_heading(page, 3, NULL, names[s]);
+        qkv_page_begin(page, QKV_PAGE_ROW, NULL, NULL);
+        for (size_t i = 0; i < sides[s]->images_count; i++) {
+            char id[48];
+            qkv_image large;
+            (void)snprintf(id, sizeof id, "%.16s%zu", ids[s], i);
+            if (qkv_image_enlarge(&large, ctx, &sides[s]->images[i].image, ENLARGED))
+                continue;
+            qkv_page_image(page, &large, id, sides[s]->images[i].name, sides[s]->images[i].name);
+            qkv_image_free(&large, ctx);
+        }
+        qkv_page_end(page);
+    }
 }

@@ -13,12 +13,27 @@
 
 static const double EPS = 1e-12;
 
+/* The result's vector, of x (1, width). */
+static qkv_status keep_vector(qkv__looking *l, qkv_tensor *x)
+{
+    qkv_tape *t = l->p->tape;
+    const qkv_real *data = x ? qkv_data(t, qkv_l2_normalize(t, x, EPS)) : NULL;
+    if (!data)
+        return qkv_tape_status(t) ? qkv_tape_status(t) : QKV_E_MEMORY;
+    size_t n = qkv_dim(x, 1);
+    qkv_free(l->p->ctx, l->out->vector);
+    l->out->vector = qkv_malloc(l->p->ctx, n * sizeof *l->out->vector);
+    l->out->vector_width = n;
+    for (size_t i = 0; l->out->vector && i < n; i++)
+        l->out->vector[i] = (float)data[i];
+    return l->out->vector ? QKV_OK : QKV_E_MEMORY;
+}
+
 static qkv_status pass_alone(qkv__looking *l, qkv_tensor *(*vectors)(qkv__looking *l, size_t n))
 {
     qkv_tape_reset(l->p->tape);
     qkv_tape_mode(l->p->tape, false, false);
-    (void)vectors(l, 1);
-    return qkv_tape_status(l->p->tape);
+    return keep_vector(l, vectors(l, 1));
 }
 
 /* ---- cosines --------------------------------------------------------------------------------- */
@@ -157,8 +172,7 @@ static qkv_status run_image_vectors(qkv__looking *l)
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     if (x)
         qkv__look_reading_values(&r, input->data, qkv_tensor_fill(x));
-    (void)qkv__image_vectors(l->p->model, t, x);
-    return qkv_tape_status(t);
+    return keep_vector(l, qkv__image_vectors(l->p->model, t, x));
 }
 
 static qkv_tensor *image_cosines(qkv__looking *l, size_t n, int at)
@@ -202,6 +216,13 @@ static qkv_tensor *vectors_of_caption(qkv__looking *l, size_t n)
     return ids ? qkv_clip_texts(l->p->model, l->p->tape, ids, 0, NULL) : NULL;
 }
 
+static qkv_status prepare_caption(qkv__looking *l)
+{
+    if (l->o.among)
+        return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--among: a text has no patches to search for");
+    return prepare_text(l);
+}
+
 static qkv_status run_caption(qkv__looking *l) { return pass_alone(l, vectors_of_caption); }
 static qkv_tensor *caption_cosines(qkv__looking *l, size_t n, int at)
 {
@@ -223,5 +244,5 @@ const qkv__patch_kind qkv__patch_caption_texts = {
 
 const qkv__look_kind qkv__look_caption_texts = {
     .can = QKV_CAN_EMBED_BOTH, .attentions = {{"text", "attn", 0, 0, true}},
-    .prepare = prepare_text, .run = run_caption, .panels = panels_caption,
+    .prepare = prepare_caption, .run = run_caption, .panels = panels_caption,
     .patch = &qkv__patch_caption_texts};

@@ -170,6 +170,9 @@ refused 1 "--pixel: X,Y in an image of" look prior "$image" --patch "$other" --p
 refused 1 "--place: the model has no encoder.resid_pre" look vqgan "$image" --patch "$other" \
     --place resid_pre
 refused 1 "two of a kind expected" look captions "$image" --patch "a bar"
+refused 1 "--class: a llama model samples no images" look lm "the cat" --patch "the mat" --class a
+refused 1 "--second: a bert model reads one text" look vectors "the cat" --second "a dog"
+refused 1 "--among: a text has no patches" look captions "the bar" --among photos --json
 
 # Changes: a head that is taken out, a vector that is made and added, in generation, too.
 look lm "the cat sat" --change "h.0.attn.z head=1 zero" --change "h.1.ff.out at=1..2 mean"
@@ -187,6 +190,8 @@ look vit "$image" --change "layer.0.attn.out zero" --out changed.html
 grep -q 'Before and after\|before' changed.html || fail "no page of a change"
 look colorize "$image" --change "*.ff.out zero"
 grep -q 'colours  *[1-9]' answer || fail "no other colours: $(cat answer)"
+look vectors "the cat sat" --change "layer.0.attn.z zero"
+grep -q '^cosine of the vectors before and after: ' answer || fail "no cosine: $(cat answer)"
 refused 1 "no place of the pass is \"h.9.attn.z\"" look lm "the cat" --change "h.9.attn.z zero"
 refused 1 "has 2 heads, found head=7" look lm "the cat" --change "h.0.attn.z head=7 zero"
 refused 1 "a place, then zero" look lm "the cat" --change "h.0.attn.z"

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-#include "qkv/tensor.h"
+#include "fixture.h"
+#include "qkv/pipeline_look.h"
 
 enum { PATCHED_MOST = 64 * 64 };
 
@@ -33,6 +34,25 @@ static inline qkv_tensor *replace_one(void *user, qkv_tape *t, const char *name,
         memcpy(qkv_tensor_fill(y) + o->from + i * o->stride, o->kept + o->from + i * o->stride,
                o->count * sizeof *data);
     return y;
+}
+
+/* Patching, and its page. */
+typedef struct {
+    qkv_pipeline *p;
+    qkv_look_input clean, corrupt;
+    qkv_pipeline_patch_options options;
+} patching_of;
+
+/* A work_fn. */
+static inline qkv_status patch_and_write(void *user)
+{
+    const patching_of *a = user;
+    qkv_patch found = {0};
+    qkv_status status = qkv_pipeline_patch(a->p, &a->clean, &a->corrupt, &a->options, &found);
+    if (!status)
+        status = qkv_patch_page(&found, NULL, in(folder, "page.html"));
+    qkv_patch_free(&found);
+    return status;
 }
 
 #endif

@@ -350,7 +350,9 @@ static void check_grid(const qkv_model_type *type)
     int32_t answer = qkv_tokenizer_id(qkv_pipeline_tokenizer(p), "a", 1);
     assert_true(answer >= 0);
     for (size_t k = 0; k < 3; k++) {
-        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k], .at = -1};
+        qkv_pipeline_patch_options o = qkv_pipeline_patch_defaults();
+        o.answer = "a";
+        o.place = places[k];
         if (patch_texts(p, long_clean, long_corrupt, &o, &found))
             fail_msg("%s", qkv_context_message(ctx));
         assert_int_equal(found.grid_count, 1);
@@ -391,7 +393,8 @@ static void refused(void **state)
 {
     (void)state;
     qkv_patch found;
-    const qkv_pipeline_patch_options o = {.place = "nowhere", .at = -1};
+    qkv_pipeline_patch_options o = qkv_pipeline_patch_defaults();
+    o.place = "nowhere";
     assert_int_equal(patch_texts(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
     assert_int_equal(patch_texts(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
     assert_int_equal(patch_texts(of(MASKED), "the cat", "the dog", NULL, &found),

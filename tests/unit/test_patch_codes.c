@@ -290,28 +290,11 @@ static void memory_gives_out(void **state)
     (void)state;
     draw_both();
     for (int kind = 0; kind < 2; kind++) {
-        qkv_pipeline *p = kind ? opened(PRIOR) : attending();
-        const qkv_look_input clean = input(0), corrupt = input(1);
-        qkv_pipeline_patch_options o = qkv_pipeline_patch_defaults();
-        size_t failures = 0;
-        o.place = kind ? NULL : "mid.*";
-        for (size_t n = 0;; n += 1 + n / 12) {
-            qkv_patch x = {0};
-            memory.left = n;
-            qkv_status status = qkv_pipeline_patch(p, &clean, &corrupt, &o, &x);
-            if (!status)
-                status = qkv_patch_page(&x, NULL, in(folder, "page.html"));
-            bool failed = memory.left == SIZE_MAX;
-            memory.left = SIZE_MAX;
-            qkv_patch_free(&x);
-            if (!failed)
-                break;
-            failures++;
-            if (status != QKV_E_MEMORY && status != QKV_OK)
-                fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-        }
-        assert_true(failures > 20);
-        qkv_pipeline_close(p);
+        patching_of a = {kind ? opened(PRIOR) : attending(), input(0), input(1),
+                         qkv_pipeline_patch_defaults()};
+        a.options.place = kind ? NULL : "mid.*";
+        expect_memory_told(patch_and_write, &a, 12);
+        qkv_pipeline_close(a.p);
         remove_folder(in(folder, "m"));
     }
     drop_both();

@@ -141,29 +141,47 @@ static void every_series(void **state)
     }
 }
 
+/* What a filler fills in when a layer's output is taken out. */
+static void changed_filler(void **state)
+{
+    (void)state;
+    static one_place o;
+    const char *changes[] = {"encoder.1.ff.out zero"};
+    qkv_pipeline *p = make_encoder(true);
+    const qkv_array rows = rows_of(0);
+    const qkv_look_input in_ = {.rows = &rows};
+    qkv_pipeline_look_options options = qkv_pipeline_look_defaults();
+    qkv_changed found;
+    qkv_str text;
+    const size_t at = GAP * COLUMNS + 1;
+    options.changes = (qkv_strings){.count = 1, .items = changes};
+    if (qkv_pipeline_change(p, &in_, &options, &found))
+        fail_msg("%s", qkv_context_message(ctx));
+    double before = (double)found.before.series.answers[at];
+    double after = (double)found.after.series.answers[at];
+    assert_true(fabs(whole_pass(p, true, 0, "nowhere", &o) - before) < 1e-4);
+    o = (one_place){.count = TOKENS * WIDTH, .times = 1, .replace = true};
+    assert_true(fabs(whole_pass(p, true, 0, "encoder.1.ff.out", &o) - after) < 1e-4);
+    assert_true(fabs(before - after) > 1e-3);
+    qkv_str_init(&text, ctx);
+    assert_int_equal(qkv_changed_text(&found, -1, &text), QKV_OK);
+    assert_non_null(strstr(text.data, "filled in"));
+    assert_non_null(strstr(text.data, "row 3    column 1"));
+    assert_int_equal(qkv_changed_page(&found, -1, NULL, in(folder, "page.html")), QKV_OK);
+    qkv_str_free(&text);
+    qkv_changed_free(&found);
+    qkv_pipeline_close(p);
+}
+
 static void memory_gives_out(void **state)
 {
     (void)state;
     for (int filler = 0; filler < 2; filler++) {
-        qkv_pipeline *p = make_encoder(filler);
         const qkv_array rows[] = {rows_of(0), rows_of(1)};
-        const qkv_look_input clean = {.rows = &rows[0]}, corrupt = {.rows = &rows[1]};
-        size_t failures = 0;
-        for (size_t n = 0;; n += 1 + n / 12) {
-            qkv_patch x = {0};
-            memory.left = n;
-            qkv_status status = qkv_pipeline_patch(p, &clean, &corrupt, NULL, &x);
-            bool failed = memory.left == SIZE_MAX;
-            memory.left = SIZE_MAX;
-            qkv_patch_free(&x);
-            if (!failed)
-                break;
-            failures++;
-            if (status != QKV_E_MEMORY && status != QKV_OK)
-                fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-        }
-        assert_true(failures > 20);
-        qkv_pipeline_close(p);
+        patching_of a = {make_encoder(filler), {.rows = &rows[0]}, {.rows = &rows[1]},
+                         qkv_pipeline_patch_defaults()};
+        expect_memory_told(patch_and_write, &a, 12);
+        qkv_pipeline_close(a.p);
         remove_folder(in(folder, "m"));
     }
 }
@@ -171,6 +189,7 @@ static void memory_gives_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_series),
+                                       cmocka_unit_test(changed_filler),
                                        cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up_series, tear_down_series);
 }

@@ -290,6 +290,47 @@ static void toward_texts(void **state)
     qkv_pipeline_close(p);
 }
 
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* The vectors before and after a layer's output is taken out. */
+static void changed_encoders(void **state)
+{
+    (void)state;
+    static one_place o;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const tested *k = &kinds[i];
+        qkv_pipeline *p = k->make();
+        const qkv_look_input in_ = input(k, 0);
+        qkv_pipeline_look_options options = qkv_pipeline_look_defaults();
+        qkv_changed found;
+        qkv_str text;
+        char place[32], change[48];
+        const char *changes[] = {change};
+        double before[WIDTH], after[WIDTH], sum = 0;
+        size_t T;
+        (void)snprintf(place, sizeof place, "%s.1.ff.out", k->stack);
+        (void)snprintf(change, sizeof change, "%s zero", place);
+        options.changes = (qkv_strings){.count = 1, .items = changes};
+        if (qkv_pipeline_change(p, &in_, &options, &found))
+            fail_msg("%s", qkv_context_message(ctx));
+        size_t width = whole_pass(k, p, 0, NULL, NULL, before, &T);
+        o = (one_place){.count = T * WIDTH, .times = 1, .replace = true};
+        (void)whole_pass(k, p, 0, place, &o, after, &T);
+        assert_int_equal(found.before.vector_width, width);
+        for (size_t d = 0; d < width; d++)
+            sum += (double)found.before.vector[d] * (double)found.after.vector[d];
+        assert_true(fabs(sum - cosine(before, after, width)) < 1e-4 && sum < 0.9999);
+        qkv_str_init(&text, ctx);
+        assert_int_equal(qkv_changed_text(&found, -1, &text), QKV_OK);
+        assert_non_null(strstr(text.data, "cosine of the vectors before and after: "));
+        assert_int_equal(qkv_changed_page(&found, -1, NULL, in(folder, "page.html")), QKV_OK);
+        qkv_str_free(&text);
+        qkv_changed_free(&found);
+        qkv_pipeline_close(p);
+        remove_folder(in(folder, "m"));
+    }
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* A model of texts and images has the places of both, and looks at either. */
@@ -354,28 +395,11 @@ static void memory_gives_out(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        qkv_pipeline *p = kinds[i].make();
-        const qkv_look_input clean = input(&kinds[i], 0), corrupt = input(&kinds[i], 1);
-        qkv_pipeline_patch_options o = qkv_pipeline_patch_defaults();
-        size_t failures = 0;
-        o.answer = kinds[i].image ? NULL : texts[2];
-        for (size_t n = 0;; n += 1 + n / 12) {
-            qkv_patch x = {0};
-            memory.left = n;
-            qkv_status status = qkv_pipeline_patch(p, &clean, &corrupt, &o, &x);
-            if (!status)
-                status = qkv_patch_page(&x, NULL, in(folder, "page.html"));
-            bool failed = memory.left == SIZE_MAX;
-            memory.left = SIZE_MAX;
-            qkv_patch_free(&x);
-            if (!failed)
-                break;
-            failures++;
-            if (status != QKV_E_MEMORY && status != QKV_OK)
-                fail_msg("%zu: allocation %zu: %s", i, n, qkv_context_message(ctx));
-        }
-        assert_true(failures > 20);
-        qkv_pipeline_close(p);
+        patching_of a = {kinds[i].make(), input(&kinds[i], 0), input(&kinds[i], 1),
+                         qkv_pipeline_patch_defaults()};
+        a.options.answer = kinds[i].image ? NULL : texts[2];
+        expect_memory_told(patch_and_write, &a, 12);
+        qkv_pipeline_close(a.p);
         remove_folder(in(folder, "m"));
     }
 }
@@ -384,7 +408,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_encoder), cmocka_unit_test(toward_texts),
-        cmocka_unit_test(both_sides), cmocka_unit_test(wrong_inputs),
+        cmocka_unit_test(changed_encoders), cmocka_unit_test(both_sides),
+        cmocka_unit_test(wrong_inputs),
         cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up_images, tear_down_images);
 }
