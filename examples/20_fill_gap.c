@@ -1,5 +1,5 @@
 /* 20_fill_gap.c - a series of numbers becomes a model that fills in what is missing of it, from
- * both sides: trained as `qkv train fill`, then asked for a gap of six rows, whose truth is known. */
+ * both sides: trained as `qkv train fill`, then asked for a gap of six rows beside their truth. */
 #include <math.h>
 #include <qkv.h>
 #include <stdio.h>
