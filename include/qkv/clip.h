@@ -45,6 +45,8 @@ qkv_tensor *qkv_clip_texts(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t se
 /* pixels (B, H, W, channels) -> (B, projection). Positions are interpolated for another size than
  * the configuration's. */
 qkv_tensor *qkv_clip_images(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
+/* pixels -> the patches' embeddings (B, patches, width of images), without positions. */
+qkv_tensor *qkv_clip_embed(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* logit_scale (1): the logarithm of what cosines are multiplied by. The parameter, for training;
  * NULL, recorded in the context, for models of other kinds. */
 qkv_param *qkv_clip_log_scale(qkv_model *m);

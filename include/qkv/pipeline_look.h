@@ -172,6 +172,10 @@ typedef struct {
     int head;          /* -1: mean of the heads */
     size_t position;   /* the query */
 } qkv_look_choice;
+/* What is shown where nothing else is chosen: the mean of the heads in the last layer of the
+ * attention of that name (NULL: the last, which is a translator's cross-attention), for the class
+ * token, the patch in the middle, or the last token. QKV_E_ARGUMENT: there is no such attention. */
+qkv_status qkv_look_choose(const qkv_look *l, const char *attention, qkv_look_choice *out);
 /* Fills row (keys of the attention). QKV_E_ARGUMENT: no such layer, head or position. */
 qkv_status qkv_look_row(const qkv_look *l, const qkv_look_choice *c, double *row);
 
@@ -222,20 +226,27 @@ void qkv_look_places_free(qkv_look_places *x);
 
 typedef struct {
     const char *answer; /* what is measured: a text, whose first token it is (language models,
-                           masked words, translators); a class's name; a channel ("red", "a") or a
-                           column. NULL: a token or class that is likeliest for the clean input, a
-                           number that differs most                                       NULL */
+                           masked words, translators); a class's name; a code's number; a channel
+                           ("red", "a") or a column; of encoders a text or an image's file, with
+                           whose vector the cosine is measured. NULL: a token, class or code that
+                           is likeliest for the clean input, a number that differs most, the cosine
+                           with the clean input                                           NULL */
     const char *other;  /* measure answer - other, of logits or of numbers; NULL: log p(answer), or
                            the number                                                     NULL */
-    const char *place;  /* of each layer: a place of qkv_block_forward               resid_pre */
+    const char *place;  /* of each layer: a place of qkv_block_forward, NULL: "resid_pre"; of a
+                           VQGAN its layers: "mid.attn_1", NULL: "*". "*" stands for any characters
+                                                                                          NULL */
     bool heads;         /* a place (B, T, heads, width) is patched a head at a time, at all
                            positions ("attn.z")                                          false */
     int at;             /* where the answer is: a target position (translator), a position (language
-                           model), a row (forecaster). -1: the last one of a language model, the
-                           mask that both texts have, else where the two answers differ most  -1 */
-    const char *pixel;  /* "X,Y" in an image of the model's own size; NULL: as at -1  NULL */
+                           model), a place of the grid, row by row (prior), a row (forecaster,
+                           filler). -1: the last of a language model, the mask that both texts have,
+                           else where the two answers differ most                           -1 */
+    const char *pixel;  /* "X,Y" in an image of the model's own size, or in a prior's grid of codes;
+                           NULL: as at -1                                                 NULL */
     double mask;        /* of qkv_pipeline_look_options                                    0.75 */
     uint64_t seed;      /*                                                                    0 */
+    const char *class_; /* of both images; of qkv_pipeline_look_options                   NULL */
 } qkv_pipeline_patch_options;
 const qkv_option_table *qkv_pipeline_patch_table(void);
 qkv_pipeline_patch_options qkv_pipeline_patch_defaults(void);
@@ -243,8 +254,10 @@ qkv_pipeline_patch_options qkv_pipeline_patch_defaults(void);
 /* What the answer for the corrupt input becomes when one activation is the clean input's. */
 typedef struct {
     const char *stack;        /* "h", "encoder", "decoder.layer" */
+    char *pattern;            /* of the places: "h.*.resid_pre", a VQGAN's "encoder.*" */
     size_t axis;              /* of corrupt_input.axes: what the positions are */
     size_t layers, positions; /* positions: heads, where these are patched */
+    char **names;             /* (layers) "3", a VQGAN's "mid.attn_1" */
     double *values;           /* (layers, positions) the measure with that activation patched */
 } qkv_patch_grid;
 
@@ -273,11 +286,13 @@ typedef struct {
  * answer is measured. The inputs must have equally many positions. A masked autoencoder sees the
  * same patches of both; a translator's decoder and a causal forecaster's read the same target:
  * `second` of the clean input, or the model's own for it. Numbers are the model's outputs: a masked
- * autoencoder's pixels as it learnt them (normalised, where it was trained so), a colourer's a and
- * b, a segmenter's and classifier's logits of a class, rows of a forecaster in their units. Only
- * layers from the patched one on are computed, a language model's from the patched position on. On
- * failure *out is zeroed. QKV_E_ARGUMENT: the inputs do not fit each other, or there is no such
- * answer or place. */
+ * autoencoder's pixels as it learnt them (normalised, where it was trained so), a VQGAN's from -1
+ * to 1, a colourer's a and b, a segmenter's and classifier's logits of a class, rows of a
+ * forecaster or filler in their units, cosines of an encoder's vectors. Of a VQGAN the positions
+ * are its codes; what is patched of a layer's map is the part that lies in the code's square. An
+ * encoder of texts and images reads two texts or two images. Only layers from the patched one on
+ * are computed, a language model's and a prior's from the patched position on. On failure *out is
+ * zeroed. QKV_E_ARGUMENT: the inputs do not fit each other, or there is no such answer or place. */
 qkv_status qkv_pipeline_patch(qkv_pipeline *p, const qkv_look_input *clean,
                               const qkv_look_input *corrupt,
                               const qkv_pipeline_patch_options *options, qkv_patch *out);

@@ -37,6 +37,7 @@ size_t qkv_pixels_height(const qkv_pixels *p);
 size_t qkv_pixels_width(const qkv_pixels *p);
 size_t qkv_pixels_channels(const qkv_pixels *p);
 size_t qkv_pixels_classes(const qkv_pixels *p);
+bool qkv_pixels_labelled(const qkv_pixels *p); /* 2 classes or more, and each image has one */
 const char *qkv_pixels_class_name(const qkv_pixels *p, size_t class_);
 const char *const *qkv_pixels_class_names(const qkv_pixels *p); /* all */
 

@@ -230,9 +230,10 @@ void qkv_probes_clear(qkv_tape *t); /* removes all probes, those of attention we
 qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x);
 
 /* Starts a stack of blocks at block `name` ("h.3"; "h.12" after the last of 12) with x (B, T,
- * width) as the residual stream there: the blocks before it are not computed. Holds until the
- * reset; x is a tensor of this tape. For passes that repeat an earlier one up to a place.
- * QKV_E_MEMORY. */
+ * width) as the residual stream there: the blocks before it are not computed. A VQGAN's "encoder"
+ * and "decoder" have layers, in order of their places from 0 on ("decoder.3"), and x is the map
+ * (B, H, W, channels) that the layer is given. Holds until the reset; x is a tensor of this tape.
+ * For passes that repeat an earlier one up to a place. QKV_E_MEMORY. */
 qkv_status qkv_tape_enter(qkv_tape *t, const char *name, qkv_tensor *x);
 
 QKV_END_DECLS

@@ -244,6 +244,14 @@ size_t qkv_pixels_width(const qkv_pixels *p) { return p->width; }
 size_t qkv_pixels_channels(const qkv_pixels *p) { return p->channels; }
 size_t qkv_pixels_classes(const qkv_pixels *p) { return p->classes; }
 
+bool qkv_pixels_labelled(const qkv_pixels *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (qkv_pixels_class(p, i) < 0)
+            return false;
+    return p->classes > 1;
+}
+
 const uint8_t *qkv_pixels_data(const qkv_pixels *p, size_t i)
 {
     return p->images + i * p->height * p->width * p->channels;

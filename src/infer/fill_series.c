@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "qkv/infer.h"
+#include "tensor/make.h"
 
 /* One window of the series: rows `at` .. at + length - 1. */
 typedef struct {
@@ -34,8 +35,7 @@ static qkv_status fill_window(qkv_model *m, qkv_tape *t, const qkv_series *s, co
     size_t C = s->columns;
     const qkv_real *mean = qkv_series_mean(m), *std = qkv_series_std(m);
     const qkv_real *data = s->data + w->at * C;
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     const qkv_series_batch in = {.data = &data, .lengths = &w->length, .count = 1};
     const qkv_real *y = qkv_data(t, qkv_series_fill(m, t, &in));
     for (size_t i = 0; i < w->length && y; i++) {

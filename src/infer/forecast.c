@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "qkv/infer.h"
+#include "tensor/make.h"
 
 static qkv_status forecast_check(const qkv_model *m, const qkv_series *history, size_t horizon)
 {
@@ -29,8 +30,7 @@ static qkv_status forecast_one(qkv_model *m, qkv_tape *t, const qkv_real *window
 {
     const qkv_forecast_config *c = qkv_model_config(m);
     const qkv_real *mean = qkv_forecast_mean(m), *std = qkv_forecast_std(m);
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, &window, 1));
     if (!y)
         return qkv_tape_status(t);

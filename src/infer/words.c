@@ -1,10 +1,9 @@
 /* words.c - BERT at work: hidden words, classes of texts. */
+#include "infer/read_texts.h"
 #include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/infer.h"
-#include "task/packed.h"
-
-enum { BATCH_ROWS = 4096 }; /* ids that are classified at once */
+#include "tensor/make.h"
 
 /* ---- hidden words -------------------------------------------------------------------------- */
 
@@ -82,14 +81,13 @@ qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, si
 /* ---- classes ------------------------------------------------------------------------------- */
 
 /* Probabilities of the texts in p, which is emptied. */
-static qkv_status classify_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *probs)
+static qkv_status classify_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, qkv_real *probs)
 {
     size_t classes = ((const qkv_bert_config *)qkv_model_config(m))->classes;
     size_t n = p->sequences;
     if (p->failed)
         return QKV_E_MEMORY;
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *h = qkv__packed_hidden(p, m, t);
     qkv_tensor *y = qkv_bert_class_logits(m, t, h, qkv_tensor_ids(t, p->offsets, 1, &n));
     const qkv_real *from = qkv_data(t, qkv_softmax(t, y));
@@ -99,50 +97,14 @@ static qkv_status classify_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_
     return qkv_tape_status(t);
 }
 
-static qkv_status words_add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
-                                 const qkv_text_pair *text, qkv_ids *ids, size_t *cut)
-{
-    const qkv_bert_config *c = qkv_model_config(m);
-    size_t second = 0;
-    bool shorter = false;
-    qkv_status status =
-        qkv_corpus_encode(t, qkv_model_context(m), text, c->positions, ids, &second, &shorter);
-    if (!status)
-        status = check_ids(m, ids->data, ids->count, 1);
-    if (!status && ids->count == 0)
-        status = qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a text has no tokens");
-    if (status)
-        return status;
-    qkv__packed_add(p, ids->data, second, 0);
-    qkv__packed_add(p, ids->data + second, ids->count - second, 1);
-    qkv__packed_end(p);
-    *cut += shorter;
-    return QKV_OK;
-}
-
 qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *texts, size_t count,
                         qkv_real *probs, size_t *cut)
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
         return QKV_E_ARGUMENT;
-    qkv_context *ctx = qkv_model_context(m);
-    qkv_tape *tape = NULL;
-    qkv__packed p = {.ctx = ctx};
-    qkv_ids ids = {0};
-    size_t done = 0, shorter = 0;
-    qkv_status status = qkv_tape_create(&tape, ctx);
-    size_t classes = status ? 0 : ((const qkv_bert_config *)qkv_model_config(m))->classes;
-    for (size_t i = 0; i < count && !status; i++) {
-        status = words_add_text(m, t, &p, &texts[i], &ids, &shorter);
-        if (status || (p.rows < BATCH_ROWS && i + 1 < count))
-            continue;
-        status = classify_batch(m, tape, &p, probs + done * classes);
-        done = i + 1;
-    }
-    if (cut)
-        *cut = shorter;
-    qkv_tape_destroy(tape);
-    qkv__packed_free(&p);
-    qkv_ids_free(&ids, ctx);
-    return status;
+    const qkv_bert_config *c = qkv_model_config(m);
+    const qkv__text_reader r = {.model = m, .tokenizer = t, .vocab = c->vocab,
+                                .length = c->positions, .width = c->classes,
+                                .read = classify_batch};
+    return qkv__read_texts(&r, texts, count, probs, cut);
 }

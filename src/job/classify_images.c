@@ -11,7 +11,6 @@
 
 enum { MOST_SIZE = 4096 };
 static const double MOST_RATE = 1e-3; /* when none is given */
-static const double TUNING = 0.25; /* a model that knows images learns in smaller steps */
 
 typedef struct {
     size_t size;
@@ -54,19 +53,6 @@ static qkv_status classify_images_read_images(job *j)
     return status ? status : qkv__image_split(&j->p);
 }
 
-/* Before anything is written: its classes must be the model's. */
-static qkv_status read_valid(job *j)
-{
-    qkv_context *ctx = j->p.base.ctx;
-    qkv_pixels *read = NULL;
-    qkv_status status = qkv__images_load(&read, ctx, j->p.s.valid, &j->m.format);
-    if (!status)
-        status = qkv__pixels_copy(&j->p.held.images, ctx, NULL, read, NULL,
-                                  qkv_pixels_count(read), j->p.base.model, j->p.s.valid);
-    qkv_pixels_close(read);
-    return status;
-}
-
 static qkv_status classify_images_read_data(qkv__run *base)
 {
     job *j = (job *)base;
@@ -83,8 +69,9 @@ static qkv_status classify_images_read_data(qkv__run *base)
     }
     if (!status)
         status = qkv__image_label(&j->p);
-    if (!status && j->p.s.valid)
-        status = read_valid(j);
+    if (!status && j->p.s.valid) /* before anything is written: its classes must be the model's */
+        status = qkv__pixels_load(&j->p.held.images, base->ctx, j->p.s.valid, &j->m.format,
+                                  base->model);
     qkv_model_destroy(old);
     return status;
 }
@@ -101,9 +88,7 @@ static qkv_status classify_images_begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(ctx, j->p.s.images);
     const qkv_vit_config *config = qkv_model_config(base->model);
-    double rate = qkv_training_rate(config->trunk.width);
-    rate = rate < MOST_RATE ? rate : MOST_RATE;
-    qkv__run_rate(base, config->trunk.width, base->o.init ? TUNING * rate : rate);
+    qkv__run_tuned_rate(base, config->trunk.width, MOST_RATE);
     qkv__image_tell(&j->p, "images of %zu x %zu, %zu classes",
                      qkv_pixels_width(j->p.train.images), qkv_pixels_height(j->p.train.images),
                      config->classes);

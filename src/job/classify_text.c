@@ -1,4 +1,5 @@
 /* classify_text.c - labelled texts become a BERT that labels others. */
+#include <math.h>
 #include <string.h>
 
 #include "job/bert.h"
@@ -163,9 +164,6 @@ static qkv_status classify_text_write_data(qkv__run *base)
     return status;
 }
 
-/* A model that knows its words learns in smaller steps. */
-static const double TUNING = 0.25;
-
 static qkv_status job_classify_text_begin(qkv__run *base)
 {
     job *j = (job *)base;
@@ -176,8 +174,7 @@ static qkv_status job_classify_text_begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(ctx, j->c.data);
     const qkv_bert_config *config = qkv_model_config(base->model);
-    double rate = qkv_training_rate(config->width);
-    qkv__run_rate(base, config->width, base->o.init ? TUNING * rate : rate);
+    qkv__run_tuned_rate(base, config->width, INFINITY);
     qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
              "learn from, %zu held out", qkv_params_elements(qkv_model_params(base->model)),
              config->vocab, config->classes, qkv_records_count(base->train),

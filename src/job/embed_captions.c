@@ -15,7 +15,6 @@
 
 enum { MOST_SIDE = 224, SMALL = 64, PATCH = 16, PATCHES = 8, OLD_EOS = 2 };
 static const double MOST_RATE = 1e-3; /* when none is given */
-static const double TUNING = 0.25; /* a model that knows both learns in smaller steps */
 
 typedef struct {
     const char *captions, *valid_captions;
@@ -253,8 +252,7 @@ static qkv_status captions_begin(qkv__run *base)
         return qkv_fail_prefix(base->ctx, j->p.s.images);
     const qkv_clip_config *c = qkv_model_config(base->model);
     size_t width = c->text.width > c->vision.width ? c->text.width : c->vision.width;
-    double rate = fmin(qkv_training_rate(width), MOST_RATE);
-    qkv__run_rate(base, width, base->o.init ? TUNING * rate : rate);
+    qkv__run_tuned_rate(base, width, MOST_RATE);
     qkv__image_tell(&j->p, "images of %zu x %zu in patches of %zu, %zu captions, %zu tokens in "
                     "the vocabulary", qkv_pixels_width(j->p.train.images),
                     qkv_pixels_height(j->p.train.images), c->vision.patch,

@@ -5,7 +5,6 @@
 #include "qkv/embed.h"
 
 static const double MOST_RATE = 1e-3; /* when none is given */
-static const double TUNING = 0.25; /* a model that knows images learns in smaller steps */
 
 typedef struct {
     size_t size, projection;
@@ -34,28 +33,6 @@ typedef struct {
     qkv__image_model m;
 } job;
 
-/* Classes are kept for the evaluation when every image has one. */
-static bool all_labelled(const qkv_pixels *p)
-{
-    bool all = qkv_pixels_classes(p) > 1;
-    for (size_t i = 0; i < qkv_pixels_count(p) && all; i++)
-        all = qkv_pixels_class(p, i) >= 0;
-    return all;
-}
-
-static qkv_status embed_images_read_valid(job *j)
-{
-    qkv_context *ctx = j->p.base.ctx;
-    qkv_pixels *read = NULL;
-    qkv_status status = qkv__images_load(&read, ctx, j->p.s.valid, &j->m.format);
-    if (!status)
-        status = qkv__pixels_copy(&j->p.held.images, ctx, NULL, read, NULL,
-                                  qkv_pixels_count(read), j->p.labelled ? j->p.base.model : NULL,
-                                  j->p.s.valid);
-    qkv_pixels_close(read);
-    return status;
-}
-
 static qkv_status embed_images_read_data(qkv__run *base)
 {
     job *j = (job *)base;
@@ -68,7 +45,7 @@ static qkv_status embed_images_read_data(qkv__run *base)
     if (!status)
         status = qkv__images_load(&j->p.all.images, base->ctx, j->p.s.images, &j->m.format);
     if (!status) {
-        j->p.labelled = all_labelled(j->p.all.images);
+        j->p.labelled = qkv_pixels_labelled(j->p.all.images); /* for the evaluation */
         status = qkv__image_split(&j->p);
     }
     if (!status)
@@ -76,7 +53,8 @@ static qkv_status embed_images_read_data(qkv__run *base)
     if (!status && j->p.labelled)
         status = qkv__image_label(&j->p);
     if (!status && j->p.s.valid)
-        status = embed_images_read_valid(j);
+        status = qkv__pixels_load(&j->p.held.images, base->ctx, j->p.s.valid, &j->m.format,
+                                  j->p.labelled ? base->model : NULL);
     qkv_model_destroy(old);
     return status;
 }
@@ -91,9 +69,7 @@ static qkv_status embed_images_begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(base->ctx, j->p.s.images);
     const qkv_vit_config *config = qkv_model_config(base->model);
-    double rate = qkv_training_rate(config->trunk.width);
-    rate = rate < MOST_RATE ? rate : MOST_RATE;
-    qkv__run_rate(base, config->trunk.width, base->o.init ? TUNING * rate : rate);
+    qkv__run_tuned_rate(base, config->trunk.width, MOST_RATE);
     qkv__image_tell(&j->p, "images of %zu x %zu in two views%s",
                     qkv_pixels_width(j->p.train.images), qkv_pixels_height(j->p.train.images),
                     qkv_pixels_classes(j->p.train.images) ? ", classes kept for the evaluation"

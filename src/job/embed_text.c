@@ -1,4 +1,6 @@
 /* embed_text.c - `qkv train embed` on texts: pairs become a BERT that gives texts vectors. */
+#include <math.h>
+
 #include "job/bert.h"
 #include "job/embed.h"
 #include "job/vocabulary.h"
@@ -181,9 +183,6 @@ static qkv_status embed_write_data(qkv__run *base)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-/* A model that knows its words learns in smaller steps. */
-static const double TUNING = 0.25;
-
 static qkv_status job_embed_begin(qkv__run *base)
 {
     job *j = (job *)base;
@@ -193,8 +192,8 @@ static qkv_status job_embed_begin(qkv__run *base)
     if (status)
         return status;
     const qkv_bert_config *c = qkv_model_config(base->model);
-    double rate = qkv_training_rate(c->width), pairs = (double)qkv_records_count(base->train);
-    qkv__run_rate(base, c->width, base->o.init ? TUNING * rate : rate);
+    double pairs = (double)qkv_records_count(base->train);
+    qkv__run_tuned_rate(base, c->width, INFINITY);
     qkv__note(base->ctx, "bert, %zu parameters, %zu tokens in its vocabulary; %zu pairs of %.1f "
               "and %.1f tokens to learn from, %zu held out",
               qkv_params_elements(qkv_model_params(base->model)), c->vocab,

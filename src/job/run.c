@@ -1,4 +1,5 @@
 /* run.c - the way of a training run through its directory. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "text/texts.h"
 #include "opt/tables.h"
 #include "train/loop.h"
+
+static const double TUNING = 0.25; /* of the learning rate, with --init */
 
 #define FIELD(member) .offset = offsetof(qkv__run_options, member)
 static const qkv_option rows[] = {
@@ -102,6 +105,12 @@ void qkv__run_rate(qkv__run *r, size_t width, double lr)
         s->lr = s->kind == QKV_SCHEDULE_NOAM ? 1 : lr;
     if (!qkv_options_given(r->options, "width"))
         s->width = width;
+}
+
+void qkv__run_tuned_rate(qkv__run *r, size_t width, double most)
+{
+    double lr = fmin(qkv_training_rate(width), most);
+    qkv__run_rate(r, width, r->o.init ? TUNING * lr : lr);
 }
 
 /* ---- records ------------------------------------------------------------------------------- */

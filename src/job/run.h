@@ -127,6 +127,9 @@ qkv_status qkv__run_preset(const qkv__run *r, const qkv_model_type *type, const 
 
 /* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */
 void qkv__run_rate(qkv__run *r, size_t width, double lr);
+/* The same with qkv_training_rate(width), at most `most`, and a quarter of that with --init: a
+ * model that knows its texts or images learns in smaller steps. */
+void qkv__run_tuned_rate(qkv__run *r, size_t width, double most);
 
 qkv_path qkv__run_path(const qkv__run *r, const char *name); /* OUT/name */
 

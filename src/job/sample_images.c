@@ -7,6 +7,7 @@
 #include "qkv/codes.h"
 #include "qkv/painting.h"
 #include "qkv/sample_codes.h"
+#include "tensor/make.h"
 
 enum { COLUMNS = 8, MOST_ROWS = 3, SIDE = 64, GAP = 2, MARGIN = 2, PAPER = 255, IMAGINED = 4 };
 
@@ -70,8 +71,7 @@ static qkv_status put_labels(const qkv__image_job *p, qkv_tape *t, const size_t 
     const qkv_image_format *f = qkv_model_image_format(m);
     const size_t shape[] = {n, qkv_pixels_height(images), qkv_pixels_width(images),
                             qkv_pixels_channels(images)};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     if (x)
         qkv_pixels_values(qkv_tensor_fill(x), p->base.ctx, images, numbers, n, f->mean, f->std);

@@ -220,23 +220,39 @@ qkv_tensor *qkv_clip_texts(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t
 
 /* ---- images ------------------------------------------------------------------------------- */
 
-/* pixels -> (B, 1 + rows columns, width), the first token before the patches. */
-static qkv_tensor *clip_tokens(const clip *m, qkv_tape *t, qkv_tensor *pixels)
+/* pixels -> (B, rows columns, width). */
+static qkv_tensor *clip_patches(const clip *m, qkv_tape *t, qkv_tensor *pixels)
 {
     const qkv_patches_config *c = &m->c->vision;
-    size_t rows = qkv_dim(pixels, 1) / c->patch, columns = qkv_dim(pixels, 2) / c->patch;
-    size_t side = c->image / c->patch, B = qkv_dim(pixels, 0);
-    if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 3) != c->channels || !rows || !columns ||
+    if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 3) != c->channels ||
+        !(qkv_dim(pixels, 1) / c->patch) || !(qkv_dim(pixels, 2) / c->patch) ||
         qkv_dim(pixels, 1) % c->patch || qkv_dim(pixels, 2) % c->patch)
         return qkv__op_fail(t, "clip", "images %s cannot be cut into patches of %zu x %zu "
                             "pixels with %zu channels", qkv__shape_text(t, pixels), c->patch,
                             c->patch, c->channels);
+    return qkv_linear(t, qkv_patchify(t, pixels, c->patch), qkv_use(t, m->patches), NULL,
+                      QKV_ACT_NONE);
+}
+
+qkv_tensor *qkv_clip_embed(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    const clip *m = qkv__model_as(base, t, __func__, QKV_CAN_EMBED_BOTH);
+    return m && pixels && !qkv_tape_status(t) ? clip_patches(m, t, pixels) : NULL;
+}
+
+/* pixels -> (B, 1 + rows columns, width), the first token before the patches. */
+static qkv_tensor *clip_tokens(const clip *m, qkv_tape *t, qkv_tensor *pixels)
+{
+    const qkv_patches_config *c = &m->c->vision;
+    qkv_tensor *x = clip_patches(m, t, pixels);
+    if (!x)
+        return NULL;
+    size_t rows = qkv_dim(pixels, 1) / c->patch, columns = qkv_dim(pixels, 2) / c->patch;
+    size_t side = c->image / c->patch, B = qkv_dim(pixels, 0);
     int32_t *zeros = qkv__step_alloc(t, B * sizeof *zeros);
     for (size_t i = 0; zeros && i < B; i++)
         zeros[i] = 0;
     qkv_tensor *ids = zeros ? qkv_tensor_ids(t, zeros, 2, (size_t[]){B, 1}) : NULL;
-    qkv_tensor *x = qkv_linear(t, qkv_patchify(t, pixels, c->patch), qkv_use(t, m->patches), NULL,
-                               QKV_ACT_NONE);
     qkv_tensor *parts[] = {qkv_embedding(t, ids, qkv_use(t, m->first), 1, NULL, NULL), x};
     qkv_tensor *grid = qkv_use(t, m->grid);
     if (rows != side || columns != side)
@@ -249,13 +265,13 @@ qkv_tensor *qkv_clip_images(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     clip *m = qkv__model_as(base, t, __func__, QKV_CAN_EMBED_BOTH);
     if (!m || !pixels || qkv_tape_status(t))
         return NULL;
-    const size_t shape[] = {qkv_dim(pixels, 0), m->c->vision.width};
-    qkv_tensor *x = clip_tokens(m, t, pixels);
+    qkv_tensor *x = clip_tokens(m, t, qkv_probe(t, "pixels", pixels));
     x = qkv_norm(t, QKV_NORM_LAYER, x, qkv_use(t, m->norm_weight), qkv_use(t, m->norm_bias),
                  m->c->vision.norm_eps);
     x = qkv__stack_forward(&m->vision, t, x, &(qkv_sequence){0}, NULL);
     if (!x)
         return NULL;
+    const size_t shape[] = {qkv_dim(x, 0), m->c->vision.width}; /* the stack may be entered */
     x = qkv_reshape(t, qkv_slice(t, x, 1, 0, 1), 2, shape);
     return qkv_linear(t, x, qkv_use(t, m->image_projection), NULL, QKV_ACT_NONE);
 }

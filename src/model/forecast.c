@@ -8,14 +8,13 @@
 #include <stdio.h>
 
 #include "model/forecaster.h"
-#include "model/series_block.h"
 #include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
 static const double WINDOW_EPS = 1e-5, NORM_EPS = 1e-5; /* added to variances */
 
 typedef qkv__forecaster forecaster;
-typedef qkv__forecast_tower tower;
+typedef qkv__series_tower tower;
 typedef qkv__forecast_view view;
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -23,12 +22,6 @@ typedef qkv__forecast_view view;
 static qkv_status forecast_complete_config(forecaster *m)
 {
     qkv_forecast_config *c = m->c;
-    if (c->width % c->heads || (c->position_kind && c->width % 2))
-        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: the heads (%zu) must divide "
-                        "the width (%zu, even with sinusoids)", c->heads, c->width);
-    if (c->context % c->patch)
-        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
-                        "be cut into patches of %zu", c->context, c->patch);
     if (c->targets > c->columns)
         return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
                         "forecast", c->targets, c->columns);
@@ -40,17 +33,16 @@ static qkv_status forecast_complete_config(forecaster *m)
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
-    return QKV_OK;
+    return qkv__series_check(m->base, c->width, c->heads, c->position_kind, c->context, c->patch);
 }
 
-/* first: the position of the stack's first token. */
-static qkv_status forecast_make_tower(forecaster *m, tower *s, size_t first)
+/* A decoder's first token follows the encoder's last. */
+static qkv_status forecast_make_tower(forecaster *m, bool decoder)
 {
     const qkv_forecast_config *c = m->c;
-    qkv_params *ps = m->base->params;
-    bool decoder = s == &m->decoder;
+    size_t T = c->context / c->patch;
+    tower *s = decoder ? &m->decoder : &m->encoder;
     qkv_block_config b = qkv_block_defaults();
-    char name[48], norm[48];
     b.width = c->width;
     b.heads = c->heads;
     b.ff_width = c->ff_width;
@@ -60,22 +52,14 @@ static qkv_status forecast_make_tower(forecaster *m, tower *s, size_t first)
     b.causal = decoder && c->causal;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
-    snprintf(name, sizeof name, "%s.positions", s->name);
-    snprintf(norm, sizeof norm, "%s.norm", s->name);
-    const qkv__stack_options o = {.block = s->name, .norm = norm,
-                                  .first = decoder ? DECODER_INDEX : 0,
-                                  .norm_dropout_id =
-                                      QKV__FORECAST_DROPOUT_IDS +
-                                  (decoder ? QKV__FORECAST_DECODER : QKV__FORECAST_ENCODER)};
-    s->positions = qkv__matrix(ps, name, s->tokens, c->width);
-    qkv_status status = qkv__stack_make(&s->stack, ps, &b,
-                                        decoder ? c->decoder_layers : c->layers, &o);
-    if (!status)
-        status = qkv__params_status(ps);
-    if (status || c->position_kind == QKV_POSITIONS_LEARNED)
-        return status;
-    qkv_param_freeze(s->positions, true);
-    return qkv__fill_sinusoids(s->positions, 0, s->tokens, QKV_SINUSOID_PAPER, first, 0);
+    *s = (tower){.name = decoder ? "decoder" : "encoder", .kind = c->position_kind,
+                 .tokens = decoder ? (c->horizon + c->patch - 1) / c->patch : T,
+                 .input_dropout_id = QKV__FORECAST_DROPOUT_IDS +
+                                     (decoder ? QKV__FORECAST_TARGET : QKV__FORECAST_SOURCE),
+                 .norm_dropout_id = QKV__FORECAST_DROPOUT_IDS +
+                                    (decoder ? QKV__FORECAST_DECODER : QKV__FORECAST_ENCODER)};
+    return qkv__series_tower_make(s, m->base->params, &b, decoder ? c->decoder_layers : c->layers,
+                                  decoder ? DECODER_INDEX : 0, decoder ? T : 0);
 }
 
 /* The last layer's outputs and inputs: all rows from all tokens, or a patch from each. */
@@ -96,18 +80,14 @@ static qkv_status forecast_make(qkv_model *base)
         return status;
     const qkv_forecast_config *c = m->c;
     qkv_params *ps = base->params;
-    size_t outputs, inputs, T = c->context / c->patch;
+    size_t outputs, inputs;
     head_shape(c, &outputs, &inputs);
-    m->encoder = (tower){.name = "encoder", .tokens = T,
-                         .input_dropout_id = QKV__FORECAST_DROPOUT_IDS + QKV__FORECAST_SOURCE};
-    m->decoder = (tower){.name = "decoder", .tokens = (c->horizon + c->patch - 1) / c->patch,
-                         .input_dropout_id = QKV__FORECAST_DROPOUT_IDS + QKV__FORECAST_TARGET};
-    m->mean = qkv__vector(ps, "series.mean", c->columns);
-    m->std = qkv__vector(ps, "series.deviation", c->columns);
+    status = qkv__series_scale_make(&m->scale, ps, c->columns);
     (void)qkv_linear_create(&m->embed, ps, "embed", c->patch * c->columns, c->width);
-    status = forecast_make_tower(m, &m->encoder, 0);
+    if (!status)
+        status = forecast_make_tower(m, false);
     if (!status && c->decoder_layers)
-        status = forecast_make_tower(m, &m->decoder, T);
+        status = forecast_make_tower(m, true);
     if (status)
         return status;
     if (c->causal)
@@ -116,36 +96,10 @@ static qkv_status forecast_make(qkv_model *base)
     if (c->linear)
         (void)qkv_linear_create(&m->linear, ps, "linear", c->context * c->columns,
                                 c->horizon * c->targets);
-    status = qkv__params_status(ps);
-    if (status)
-        return status;
-    qkv_param_freeze(m->mean, true);
-    qkv_param_freeze(m->std, true);
-    for (size_t i = 0; i < c->columns; i++)
-        qkv_param_data(m->std)[i] = 1;
-    qkv_param_touch(m->std);
-    return QKV_OK;
+    return qkv__params_status(ps);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
-
-static void forecast_visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
-{
-    snprintf(v->name, sizeof v->name, "%s.", s->name);
-    if (m->c->position_kind == QKV_POSITIONS_LEARNED)
-        qkv__visit_rows(v, "positions", s->positions, 0, s->tokens, m->c->width, false,
-                        QKV_INIT_NORMAL, 0.02);
-    else
-        qkv__visit_kind(v, "positions", s->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    for (size_t i = 0; i < s->stack.count; i++) {
-        snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
-        qkv__visit_series_block(v, qkv_block_parameters(s->stack.blocks[i]), m->c->width,
-                                m->c->ff_width, m->c->init_range);
-    }
-    snprintf(v->name, sizeof v->name, "%s.", s->name);
-    qkv__visit_norm(v, "norm", s->stack.norm_weight, s->stack.norm_bias, m->c->width);
-    v->name[0] = 0;
-}
 
 /* The last layers start at zero: the first forecast is what numbers are measured from. */
 static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
@@ -153,15 +107,14 @@ static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *
     forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
-    qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    qkv__visit_kind(&v, "series.deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
+    qkv__series_scale_visit(&m->scale, &v);
     qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
     if (c->causal)
         qkv__visit_linear_layer(&v, "embed_rows", &m->embed_rows,
                                 1 / sqrt((double)(c->patch * c->targets)));
-    forecast_visit_stack(m, &v, &m->encoder);
+    qkv__series_tower_visit(&m->encoder, &v, c->init_range);
     if (c->decoder_layers)
-        forecast_visit_stack(m, &v, &m->decoder);
+        qkv__series_tower_visit(&m->decoder, &v, c->init_range);
     qkv__visit_linear_layer(&v, "head", &m->head, 0);
     if (c->linear)
         qkv__visit_linear_layer(&v, "linear", &m->linear, 0);
@@ -173,18 +126,34 @@ static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *
 const qkv_real *qkv_forecast_mean(const qkv_model *base)
 {
     const forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
-    return m ? qkv_param_data(m->mean) : NULL;
+    return m ? qkv_param_data(m->scale.mean) : NULL;
 }
 
 const qkv_real *qkv_forecast_std(const qkv_model *base)
 {
     const forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
-    return m ? qkv_param_data(m->std) : NULL;
+    return m ? qkv_param_data(m->scale.std) : NULL;
+}
+
+qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
+{
+    forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
+    return m ? qkv__series_scale_fit(&m->scale, base, s) : QKV_E_ARGUMENT;
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+static void standardize(const forecaster *m, qkv_real *out, const qkv_real *rows, size_t count)
+{
+    const qkv_real *mean = qkv_param_data(m->scale.mean), *std = qkv_param_data(m->scale.std);
+    size_t C = m->c->columns;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < C; j++)
+            out[i * C + j] = (rows[i * C + j] - mean[j]) / std[j];
 }
 
 /* Mean and standard deviation of n numbers, `stride` apart. */
-static void moments(const qkv_real *x, size_t n, size_t stride, double eps, double *mean,
-                    double *std)
+static void window_moments(const qkv_real *x, size_t n, size_t stride, double *mean, double *std)
 {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++)
@@ -194,37 +163,7 @@ static void moments(const qkv_real *x, size_t n, size_t stride, double eps, doub
         double d = (double)x[i * stride] - *mean;
         squares += d * d;
     }
-    *std = sqrt(squares / (double)n + eps);
-}
-
-qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
-{
-    forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
-    if (!m)
-        return QKV_E_ARGUMENT;
-    if (s->columns != m->c->columns || !s->rows)
-        return qkv_fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
-                        "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
-    for (size_t i = 0; i < s->columns; i++) {
-        double mean, std;
-        moments(s->data + i, s->rows, s->columns, 0, &mean, &std);
-        qkv_param_data(m->mean)[i] = (qkv_real)mean;
-        qkv_param_data(m->std)[i] = (qkv_real)(std > 0 ? std : 1);
-    }
-    qkv_param_touch(m->mean);
-    qkv_param_touch(m->std);
-    return QKV_OK;
-}
-
-/* ---- forward ------------------------------------------------------------------------------ */
-
-static void standardize(const forecaster *m, qkv_real *out, const qkv_real *rows, size_t count)
-{
-    const qkv_real *mean = qkv_param_data(m->mean), *std = qkv_param_data(m->std);
-    size_t C = m->c->columns;
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < C; j++)
-            out[i * C + j] = (rows[i * C + j] - mean[j]) / std[j];
+    *std = sqrt(squares / (double)n + WINDOW_EPS);
 }
 
 /* x (context, columns): column j from the window's own center, in its own scale. */
@@ -235,7 +174,7 @@ static void normalize_column(const qkv_forecast_config *c, qkv_real *x, size_t j
     *center = (double)x[(N - 1) * C + j];
     *scale = 1;
     if (c->normalization == QKV_NORMALIZE_WINDOW)
-        moments(x + j, N, C, WINDOW_EPS, center, scale);
+        window_moments(x + j, N, C, center, scale);
     for (size_t i = 0; i < N; i++)
         x[i * C + j] = (qkv_real)(((double)x[i * C + j] - *center) / *scale);
 }

@@ -6,7 +6,7 @@
 #include "tensor/make.h"
 
 typedef qkv__forecaster forecaster;
-typedef qkv__forecast_tower tower;
+typedef qkv__series_tower tower;
 typedef qkv__forecast_view view;
 
 qkv_tensor *qkv__forecast_run(forecaster *m, qkv_tape *t, const tower *s, qkv_tensor *x,

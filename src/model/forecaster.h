@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_MODEL_FORECASTER_H
 #define QKV_SRC_MODEL_FORECASTER_H
 
-#include "nn/stack.h"
+#include "model/series_tower.h"
 #include "qkv/forecast.h"
 
 /* Dropout sites that no block has. */
@@ -11,22 +11,14 @@ enum { QKV__FORECAST_SOURCE, QKV__FORECAST_TARGET, QKV__FORECAST_ENCODER, QKV__F
        QKV__FORECAST_HEAD };
 
 typedef struct {
-    const char *name;
-    qkv__stack stack;
-    size_t tokens;
-    qkv_param *positions; /* (tokens, width) */
-    uint32_t input_dropout_id;
-} qkv__forecast_tower;
-
-typedef struct {
     qkv_model *base;
     qkv_forecast_config *c; /* base->config */
-    qkv__forecast_tower encoder, decoder; /* decoder.stack.count 0: none */
+    qkv__series_tower encoder, decoder; /* decoder.stack.count 0: none */
     qkv_linear_layer embed;      /* (width, patch columns) */
     qkv_linear_layer embed_rows; /* (width, patch targets): of rows to come; causal decoders */
     qkv_linear_layer head;       /* (outputs, inputs) of head_shape */
     qkv_linear_layer linear;     /* (horizon targets, context columns), or NULL */
-    qkv_param *mean, *std; /* (columns): of the training rows */
+    qkv__series_scale scale;
 } qkv__forecaster;
 
 /* What the model sees, and how to undo it. */
@@ -37,7 +29,7 @@ typedef struct {
 
 /* x (B, tokens or 1, width) at the tower's positions and through its stack; with caches, one token
  * at position `first`. */
-qkv_tensor *qkv__forecast_run(qkv__forecaster *m, qkv_tape *t, const qkv__forecast_tower *s,
+qkv_tensor *qkv__forecast_run(qkv__forecaster *m, qkv_tape *t, const qkv__series_tower *s,
                               qkv_tensor *x, qkv_tensor *memory, size_t first,
                               qkv_block_cache *caches);
 /* The encoder alone, or a decoder of all rows at once: -> (B, horizon, targets). e: the embedded

@@ -6,9 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/series_block.h"
+#include "model/series_tower.h"
 #include "model/tables.h"
-#include "nn/stack.h"
 #include "tensor/make.h"
 
 /* Dropout sites that no block has. */
@@ -19,11 +18,10 @@ static const double SERIES_NORM_EPS = 1e-5; /* added to variances */
 typedef struct {
     qkv_model *base;
     qkv_series_config *c; /* base->config */
-    qkv__stack stack;
+    qkv__series_scale scale;
+    qkv__series_tower tower;
     qkv_linear_layer embed;  /* (width, 2 patch columns): values, and which are known */
     qkv_linear_layer head;   /* (patch columns, width), or (classes, width) */
-    qkv_param *positions;    /* (tokens, width) */
-    qkv_param *mean, *std;   /* (columns): of the training rows */
 } encoder;
 
 static const unsigned ANY = QKV_CAN_FILL_SERIES | QKV_CAN_CLASSIFY_SERIES;
@@ -43,20 +41,13 @@ size_t qkv_series_tokens(const qkv_series_config *c, size_t rows)
 static qkv_status series_complete_config(encoder *m)
 {
     qkv_series_config *c = m->c;
-    const char *name = m->base->type->name;
-    if (c->width % c->heads || (c->position_kind && c->width % 2))
-        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: the heads (%zu) must divide the width "
-                        "(%zu, even with sinusoids)", name, c->heads, c->width);
-    if (c->rows % c->patch)
-        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: a context of %zu rows cannot be cut "
-                        "into patches of %zu", name, c->rows, c->patch);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
-    return QKV_OK;
+    return qkv__series_check(m->base, c->width, c->heads, c->position_kind, c->rows, c->patch);
 }
 
-static qkv_status series_make_stack(encoder *m)
+static qkv_status series_make_tower(encoder *m)
 {
     const qkv_series_config *c = m->c;
     qkv_block_config b = qkv_block_defaults();
@@ -67,9 +58,11 @@ static qkv_status series_make_stack(encoder *m)
     b.act = c->act;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
-    return qkv__stack_make(&m->stack, m->base->params, &b, c->layers, &(qkv__stack_options){
-        .block = "encoder", .norm = "encoder.norm",
-        .norm_dropout_id = SERIES_DROPOUT_IDS + SITE_NORM});
+    m->tower = (qkv__series_tower){.name = "encoder", .tokens = c->rows / c->patch,
+                                   .kind = c->position_kind,
+                                   .input_dropout_id = SERIES_DROPOUT_IDS + SITE_INPUT,
+                                   .norm_dropout_id = SERIES_DROPOUT_IDS + SITE_NORM};
+    return qkv__series_tower_make(&m->tower, m->base->params, &b, c->layers, 0, 0);
 }
 
 static qkv_status series_make(qkv_model *base)
@@ -82,28 +75,13 @@ static qkv_status series_make(qkv_model *base)
         return status;
     const qkv_series_config *c = m->c;
     qkv_params *ps = base->params;
-    size_t values = c->patch * c->columns, tokens = c->rows / c->patch;
-    m->mean = qkv__vector(ps, "series.mean", c->columns);
-    m->std = qkv__vector(ps, "series.deviation", c->columns);
+    size_t values = c->patch * c->columns;
+    status = qkv__series_scale_make(&m->scale, ps, c->columns);
     (void)qkv_linear_create(&m->embed, ps, "embed", 2 * values, c->width);
-    m->positions = qkv__matrix(ps, "encoder.positions", tokens, c->width);
-    status = series_make_stack(m);
     if (!status)
-        (void)qkv_linear_create(&m->head, ps, "head", c->width, classifies(m) ? c->classes
-                                                                              : values);
-    if (!status)
-        status = qkv__params_status(ps);
-    if (status)
-        return status;
-    qkv_param_freeze(m->mean, true);
-    qkv_param_freeze(m->std, true);
-    for (size_t i = 0; i < c->columns; i++)
-        qkv_param_data(m->std)[i] = 1;
-    qkv_param_touch(m->std);
-    if (c->position_kind == QKV_POSITIONS_LEARNED)
-        return QKV_OK;
-    qkv_param_freeze(m->positions, true);
-    return qkv__fill_sinusoids(m->positions, 0, tokens, QKV_SINUSOID_PAPER, 0, 0);
+        status = series_make_tower(m);
+    (void)qkv_linear_create(&m->head, ps, "head", c->width, classifies(m) ? c->classes : values);
+    return status ? status : qkv__params_status(ps);
 }
 
 /* A filler's head starts at zero: it begins with what it interpolates. */
@@ -112,21 +90,9 @@ static qkv_status series_visit(qkv_model *base, qkv_state_entry_fn *fn, void *us
     encoder *m = base->self;
     const qkv_series_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
-    qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    qkv__visit_kind(&v, "series.deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
+    qkv__series_scale_visit(&m->scale, &v);
     qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
-    if (c->position_kind == QKV_POSITIONS_LEARNED)
-        qkv__visit_rows(&v, "encoder.positions", m->positions, 0, c->rows / c->patch, c->width,
-                        false, QKV_INIT_NORMAL, 0.02);
-    else
-        qkv__visit_kind(&v, "encoder.positions", m->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    for (size_t i = 0; i < m->stack.count; i++) {
-        snprintf(v.name, sizeof v.name, "encoder.%zu.", i);
-        qkv__visit_series_block(&v, qkv_block_parameters(m->stack.blocks[i]), c->width,
-                                c->ff_width, c->init_range);
-    }
-    v.name[0] = 0;
-    qkv__visit_norm(&v, "encoder.norm", m->stack.norm_weight, m->stack.norm_bias, c->width);
+    qkv__series_tower_visit(&m->tower, &v, c->init_range);
     qkv__visit_linear_layer(&v, "head", &m->head, classifies(m) ? c->init_range : 0);
     return v.status;
 }
@@ -136,50 +102,19 @@ static qkv_status series_visit(qkv_model *base, qkv_state_entry_fn *fn, void *us
 const qkv_real *qkv_series_mean(const qkv_model *base)
 {
     const encoder *m = qkv__model_as(base, NULL, __func__, ANY);
-    return m ? qkv_param_data(m->mean) : NULL;
+    return m ? qkv_param_data(m->scale.mean) : NULL;
 }
 
 const qkv_real *qkv_series_std(const qkv_model *base)
 {
     const encoder *m = qkv__model_as(base, NULL, __func__, ANY);
-    return m ? qkv_param_data(m->std) : NULL;
-}
-
-/* Of the values of a column that are there. */
-static void series_moments(const qkv_series *s, size_t column, double *mean, double *std)
-{
-    double sum = 0, squares = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < s->rows; i++) {
-        double x = (double)s->data[i * s->columns + column];
-        sum += isfinite(x) ? x : 0;
-        n += isfinite(x) != 0;
-    }
-    *mean = n ? sum / (double)n : 0;
-    for (size_t i = 0; i < s->rows; i++) {
-        double d = (double)s->data[i * s->columns + column] - *mean;
-        squares += isfinite(d) ? d * d : 0;
-    }
-    *std = squares > 0 ? sqrt(squares / (double)n) : 1;
+    return m ? qkv_param_data(m->scale.std) : NULL;
 }
 
 qkv_status qkv_series_fit_scale(qkv_model *base, const qkv_series *s)
 {
     encoder *m = qkv__model_as(base, NULL, __func__, ANY);
-    if (!m)
-        return QKV_E_ARGUMENT;
-    if (s->columns != m->c->columns || !s->rows)
-        return qkv_fail(base->ctx, QKV_E_SHAPE, "%s: rows of %zu numbers expected, found %zu rows "
-                        "of %zu", base->type->name, m->c->columns, s->rows, s->columns);
-    for (size_t i = 0; i < s->columns; i++) {
-        double mean, std;
-        series_moments(s, i, &mean, &std);
-        qkv_param_data(m->mean)[i] = (qkv_real)mean;
-        qkv_param_data(m->std)[i] = (qkv_real)std;
-    }
-    qkv_param_touch(m->mean);
-    qkv_param_touch(m->std);
-    return QKV_OK;
+    return m ? qkv__series_scale_fit(&m->scale, base, s) : QKV_E_ARGUMENT;
 }
 
 /* ---- input ----------------------------------------------------------------------------------- */
@@ -221,7 +156,7 @@ static void see_series(const encoder *m, const qkv_real *data, size_t length, si
                        qkv_real *plain, qkv_real *x)
 {
     size_t C = m->c->columns, P = m->c->patch * C;
-    const qkv_real *mean = qkv_param_data(m->mean), *std = qkv_param_data(m->std);
+    const qkv_real *mean = qkv_param_data(m->scale.mean), *std = qkv_param_data(m->scale.std);
     for (size_t i = 0; i < tokens * P; i++) {
         bool known = i < length * C && isfinite(data[i]);
         plain[i] = known ? (data[i] - mean[i % C]) / std[i % C] : (qkv_real)NAN;
@@ -285,10 +220,10 @@ static qkv_tensor *series_encode(encoder *m, qkv_tape *t, const qkv_series_batch
         seq.sequences = in->count;
         seq.offsets = s->offsets;
     }
-    qkv_tensor *at = qkv_embedding(t, s->positions, qkv_use(t, m->positions), 1, NULL, NULL);
+    qkv_tensor *at = qkv_embedding(t, s->positions, qkv_use(t, m->tower.positions), 1, NULL, NULL);
     qkv_tensor *x = qkv_add(t, qkv_linear_forward(&m->embed, t, s->x, QKV_ACT_NONE), at);
-    x = p > 0 ? qkv_dropout(t, x, p, SERIES_DROPOUT_IDS + SITE_INPUT) : x;
-    return qkv__stack_forward(&m->stack, t, x, &seq, NULL);
+    x = p > 0 ? qkv_dropout(t, x, p, m->tower.input_dropout_id) : x;
+    return qkv__stack_forward(&m->tower.stack, t, x, &seq, NULL);
 }
 
 /* The head of y, behind its dropout. */

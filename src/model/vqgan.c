@@ -138,6 +138,7 @@ qkv_tensor *qkv_vqgan_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
     if (!m || !images_fit(m, t, pixels))
         return NULL;
+    pixels = qkv_probe(t, "pixels", pixels);
     return qkv__conv_forward(&m->before, t, qkv__tower_forward(&m->encoder, t, pixels), NULL);
 }
 

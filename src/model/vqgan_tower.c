@@ -235,7 +235,11 @@ typedef struct {
     qkv_tape *t;
     qkv_scope scope;
     qkv_tensor *x;
+    size_t at, from; /* layers that were passed; those before `from` are not computed */
 } walk;
+
+/* Whether the next layer is computed. */
+static bool due(walk *w) { return w->at++ >= w->from; }
 
 static void vqgan_tower_pass(walk *w, const char *place, qkv_tensor *x)
 {
@@ -253,16 +257,36 @@ static void pass_level(walk *w, size_t i)
     const qkv__level *l = &w->h->level[i];
     qkv_name_push(w->t, "%s.%zu", w->h->upward ? "up" : "down", i);
     for (size_t k = 0; k < l->count; k++) {
-        pass_part(w, "block", k, run_residual(&l->block[k], w->h->c, w->t, w->x));
-        if (l->attends)
+        if (due(w))
+            pass_part(w, "block", k, run_residual(&l->block[k], w->h->c, w->t, w->x));
+        if (l->attends && due(w))
             pass_part(w, "attn", k, run_attention(&l->attention[k], w->t, w->x,
                                                   numbered("", "attn", k).text));
     }
-    if (l->scales && w->h->upward)
+    bool scales = l->scales && due(w);
+    if (scales && w->h->upward)
         vqgan_tower_pass(w, "upsample", convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
-    else if (l->scales)
+    else if (scales)
         vqgan_tower_pass(w, "downsample", qkv__conv_forward(&l->scale, w->t, w->x, &down));
     qkv_name_pop(w->t);
+}
+
+/* The layer that qkv_tape_enter chose, with the map there; without one the first. */
+static void tower_entry(walk *w)
+{
+    size_t layers = 5; /* conv_in, three in the middle, conv_out */
+    for (size_t i = 0; i < w->h->c->multiples.count; i++) {
+        const qkv__level *l = &w->h->level[i];
+        layers += l->count * (l->attends ? 2 : 1) + l->scales;
+    }
+    for (size_t i = 0; i <= layers; i++) {
+        qkv_tensor *x = qkv__entered(w->t, w->h->name, i);
+        if (x) {
+            w->x = x;
+            w->from = i;
+            return;
+        }
+    }
 }
 
 /* A decoder's largest images come last, a residual block's six at once: where there is no room
@@ -276,22 +300,34 @@ static bool has_room(const qkv__tower *h, qkv_tape *t, const qkv_tensor *x)
     return qkv__step_room(t, IMAGES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
 }
 
+static void pass_middle(walk *w)
+{
+    const qkv__tower *h = w->h;
+    if (due(w))
+        vqgan_tower_pass(w, "mid.block_1", run_residual(&h->first, h->c, w->t, w->x));
+    if (due(w))
+        vqgan_tower_pass(w, "mid.attn_1", run_attention(&h->middle, w->t, w->x, "mid.attn_1"));
+    if (due(w))
+        vqgan_tower_pass(w, "mid.block_2", run_residual(&h->second, h->c, w->t, w->x));
+}
+
 qkv_tensor *qkv__tower_forward(const qkv__tower *h, qkv_tape *t, qkv_tensor *x)
 {
     size_t n = h->c->multiples.count;
-    walk w = {.h = h, .t = t, .scope = qkv_scope_begin(t)};
+    walk w = {.h = h, .t = t, .scope = qkv_scope_begin(t), .x = x};
     if (!has_room(h, t, x))
         return NULL;
+    tower_entry(&w);
     qkv_name_push(t, "%s", h->name);
-    vqgan_tower_pass(&w, "conv_in", convolve(&h->in, t, x));
+    if (due(&w))
+        vqgan_tower_pass(&w, "conv_in", convolve(&h->in, t, w.x));
     for (size_t i = 0; !h->upward && i < n; i++)
         pass_level(&w, i);
-    vqgan_tower_pass(&w, "mid.block_1", run_residual(&h->first, h->c, t, w.x));
-    vqgan_tower_pass(&w, "mid.attn_1", run_attention(&h->middle, t, w.x, "mid.attn_1"));
-    vqgan_tower_pass(&w, "mid.block_2", run_residual(&h->second, h->c, t, w.x));
+    pass_middle(&w);
     for (size_t i = n; h->upward && i-- > 0;)
         pass_level(&w, i);
-    vqgan_tower_pass(&w, "conv_out", convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
+    if (due(&w))
+        vqgan_tower_pass(&w, "conv_out", convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
     qkv_name_pop(t);
     return w.x;
 }

@@ -49,7 +49,8 @@ typedef struct {
 bool qkv__tower_make(qkv__tower *h, qkv_params *ps, const qkv_vqgan_config *c, const char *name,
                      bool upward, uint32_t *blocks);
 void qkv__tower_visit(const qkv__tower *h, qkv__visit *v);
-/* In inference each layer's memory is released as soon as the next has it. */
+/* In inference each layer's memory is released as soon as the next has it. qkv_tape_enter begins it
+ * at layer i ("encoder.3"), in order of its places from 0, with x as what the layer is given. */
 qkv_tensor *qkv__tower_forward(const qkv__tower *h, qkv_tape *t, qkv_tensor *x);
 /* Of so many images of so many pixels each, at the side of the images. passes: as of
  * qkv__conv_flops; 3: all gradients but the encoder's images'. */

@@ -45,10 +45,9 @@ qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char
                         uint32_t dropout_id)
 {
     qkv_mha *m = qkv__params_alloc(ps, sizeof *m);
-    char *copy = qkv__params_alloc(ps, strlen(name) + 1);
+    char *copy = qkv__layer_name(ps, name);
     if (!m || !copy)
         return NULL;
-    memcpy(copy, name, strlen(name) + 1);
     const char *dot = strrchr(copy, '.');
     *m = (qkv_mha){.c = *config, .probe = dot ? dot + 1 : copy, .dropout_id = dropout_id};
     qkv_mha_config *c = &m->c;

@@ -2,7 +2,6 @@
  * causal or not, with cross-attention or without. Models wire blocks and name tensors; the
  * arithmetic of a layer is here and, of attention, in attention.c. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "nn/state_entries.h"
@@ -103,10 +102,9 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
                             uint32_t index)
 {
     qkv_block *b = qkv__params_alloc(ps, sizeof *b);
-    char *copy = qkv__params_alloc(ps, strlen(name) + 1);
+    char *copy = qkv__layer_name(ps, name);
     if (!b || !copy)
         return NULL;
-    memcpy(copy, name, strlen(name) + 1);
     *b = (qkv_block){.c = *config, .name = copy, .dropout_id = index * DROPOUT_IDS};
     qkv_block_config *c = &b->c;
     if (!c->head_width && c->heads)

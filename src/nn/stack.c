@@ -2,7 +2,6 @@
 #include "nn/stack.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "nn/state_entries.h"
 #include "tensor/make.h"
@@ -16,18 +15,11 @@ static bool stack_make_norm(qkv__stack *s, qkv_params *ps, const qkv_block_confi
     return s->norm_weight && (s->norm_bias || !bias);
 }
 
-/* As long-lived as ps; NULL for NULL and on failure, which ps remembers. */
-static char *copy_name(qkv_params *ps, const char *name)
-{
-    char *copy = name ? qkv__params_alloc(ps, strlen(name) + 1) : NULL;
-    return copy ? strcpy(copy, name) : NULL;
-}
-
 qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config *config,
                            size_t count, const qkv__stack_options *o)
 {
-    *s = (qkv__stack){.count = count, .block_name = copy_name(ps, o->block),
-                      .norm_name = copy_name(ps, o->norm),
+    *s = (qkv__stack){.count = count, .block_name = qkv__layer_name(ps, o->block),
+                      .norm_name = qkv__layer_name(ps, o->norm),
                       .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
                       .norm_eps = config->norm_eps, .dropout = config->dropout,
                       .norm_dropout_id = o->norm_dropout_id};

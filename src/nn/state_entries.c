@@ -3,6 +3,15 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "tensor/make.h"
+
+char *qkv__layer_name(qkv_params *ps, const char *name)
+{
+    char *copy = name ? qkv__params_alloc(ps, strlen(name) + 1) : NULL;
+    return copy ? strcpy(copy, name) : NULL;
+}
 
 double qkv__init_range(double range, double share, size_t width)
 {

@@ -7,6 +7,9 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+/* A copy of the name, as long-lived as ps; NULL for NULL and on failure, which ps remembers. */
+char *qkv__layer_name(qkv_params *ps, const char *name);
+
 /* Deviation of initial weights: range itself, or share / sqrt(width) when it is 0. */
 double qkv__init_range(double range, double share, size_t width);
 /* Parameters (rows, columns) and (n); NULL, and the context says why, when one cannot be made. */

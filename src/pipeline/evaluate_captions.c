@@ -7,6 +7,7 @@
 #include "pipeline/image.h"
 #include "qkv/clip.h"
 #include "qkv/embed.h"
+#include "task/vectors.h"
 #include "text/texts.h"
 
 enum { FIELDS = 3 };
@@ -53,8 +54,7 @@ static qkv_status evaluate_captioned(qkv_pipeline *p, const qkv_pipeline_evaluat
         status = qkv_captions_evaluate(p->model, p->tape, &data, 0, &s);
         out->scored = qkv_pixels_count(images);
     }
-    qkv_metrics_add(out, "recall_1", (s.recall1[0] + s.recall1[1]) / 2);
-    qkv_metrics_add(out, "recall_5", (s.recall5[0] + s.recall5[1]) / 2);
+    qkv__recall_add(out, &s);
     qkv_metrics_add(out, "to_caption_1", s.recall1[0]);
     qkv_metrics_add(out, "to_caption_5", s.recall5[0]);
     qkv_metrics_add(out, "to_image_1", s.recall1[1]);

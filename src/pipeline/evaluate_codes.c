@@ -83,21 +83,18 @@ static qkv_status code_images(qkv_pipeline *p, const qkv_pixels *pixels, qkv__gr
 
 static qkv_status evaluate_codes_read_images(qkv_pipeline *p, const char *file, qkv__grid_set *out)
 {
-    qkv_pixels *all = NULL, *pixels = NULL;
+    qkv_pixels *pixels = NULL;
     qkv_status status = qkv__pipeline_codecs(p);
     const qkv__prior *c = &p->codecs;
     qkv_image_format f = qkv__images_square(0, c->colors);
     f.height = c->rows * c->factor;
     f.width = c->columns * c->factor;
     if (!status)
-        status = qkv__images_load(&all, p->ctx, file, &f);
-    if (!status)
-        status = qkv__pixels_copy(&pixels, p->ctx, NULL, all, NULL, qkv_pixels_count(all),
-                                  qkv_model_label_count(p->model) ? p->model : NULL, file);
+        status = qkv__pixels_load(&pixels, p->ctx, file, &f,
+                                  qkv_model_label_count(p->model) ? p->model : NULL);
     if (!status)
         status = code_images(p, pixels, out);
     qkv_pixels_close(pixels);
-    qkv_pixels_close(all);
     return status;
 }
 

@@ -1,20 +1,20 @@
 /* evaluate_embed.c - evaluating vectors of texts: how often a text's partner is the nearest. */
 #include "pipeline/evaluators.h"
 #include "pipeline/held_out.h"
-#include "qkv/bert.h"
 #include "qkv/corpus.h"
 #include "qkv/embed.h"
+#include "task/vectors.h"
 #include "text/pairs.h"
 
 /* The named files' lines: one file of pairs, or two of texts. */
 static qkv_status add_files(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                             qkv_records_writer *w)
 {
-    const qkv_bert_config *c = qkv_model_config(p->model);
-    size_t length = c->max_length ? c->max_length : c->positions;
+    size_t vocab, length;
     qkv_partners_count count = {0};
     qkv__pairs pairs = {0};
     qkv_texts lines = {0};
+    qkv__vector_limits(p->model, &vocab, &length);
     qkv_status status = o->file ? qkv_texts_open_one(&lines, p->ctx, o->file)
                                 : qkv__pairs_open(&pairs, p->ctx, o->source, o->target);
     if (!status)
@@ -64,8 +64,7 @@ static qkv_status evaluate_embed(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     qkv_status status = open_pairs(p, o, &records);
     if (!status)
         status = qkv_embed_evaluate(p->model, p->tape, records, NULL, 0, &s);
-    qkv_metrics_add(out, "recall_1", (s.recall1[0] + s.recall1[1]) / 2);
-    qkv_metrics_add(out, "recall_5", (s.recall5[0] + s.recall5[1]) / 2);
+    qkv__recall_add(out, &s);
     qkv_metrics_add(out, "to_target_1", s.recall1[0]);
     qkv_metrics_add(out, "to_target_5", s.recall5[0]);
     qkv_metrics_add(out, "to_source_1", s.recall1[1]);

@@ -9,14 +9,10 @@
 static qkv_status evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_metrics *out)
 {
-    qkv_array rows = {0};
+    qkv_array rows;
     qkv_forecast_score s = {0};
-    qkv_path path;
-    qkv_status status = o->file ? qkv__series_load(&rows, p->model, o->file)
-                                : qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
-    if (!status && !o->file)
-        status = qkv__series_open(&rows, p->ctx, p->dir, QKV__VALID_ARRAY, true);
-    qkv_series series = qkv__series(&rows);
+    qkv_status status = qkv__evaluate_rows(p, o->file, &rows);
+    const qkv_series series = qkv__series(&rows);
     if (!status && qkv_forecast_evaluate(p->model, p->tape, &series, 0, &s))
         status = qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
     qkv_metrics_add(out, "loss", s.loss);

@@ -13,27 +13,14 @@
 
 enum { RGB = 3, MOST_SIDE = 256 };
 
-/* Those of the file with the model's classes. */
-static qkv_status open_labelled(const qkv_pipeline *p, const char *file, qkv_pixels **out)
-{
-    qkv_pixels *read = NULL;
-    const qkv_image_format *f = qkv__image_format_of(p->model);
-    if (!file)
-        return qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
-    qkv_status status = qkv__images_load(&read, p->ctx, file, f);
-    if (!status)
-        status = qkv__pixels_copy(out, p->ctx, NULL, read, NULL, qkv_pixels_count(read), p->model,
-                                  file);
-    qkv_pixels_close(read);
-    return status;
-}
-
 static qkv_status evaluate_classify_images(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                      qkv_metrics *out)
 {
     qkv_pixels *pixels = NULL;
     qkv_classify_images_score s = {0};
-    qkv_status status = open_labelled(p, o->file, &pixels);
+    qkv_status status = o->file ? qkv__pixels_load(&pixels, p->ctx, o->file,
+                                                   qkv__image_format_of(p->model), p->model)
+                                : qkv__evaluate_kept(p, QKV__VALID_IMAGES, &pixels);
     if (!status)
         status = qkv_classify_images_evaluate(p->model, p->tape, pixels, 0, &s);
     qkv_metrics_add(out, "accuracy", s.accuracy);

@@ -9,6 +9,7 @@
 #include "pipeline/image_set.h"
 #include "qkv/pipeline_embed.h"
 #include "qkv/vit.h"
+#include "task/vectors.h"
 
 enum { BATCH = 128, VIEWS = 2, NEIGHBOURS = 10 };
 static const uint64_t SEED = 0x7669657773ull; /* all models get the same views */
@@ -45,19 +46,12 @@ static qkv_status open_test(evaluation *e, const char *file)
 /* The classes of all images; *out stays NULL when one has none. */
 static qkv_status take_classes(qkv_context *ctx, const qkv_pixels *p, int32_t **out)
 {
-    size_t n = qkv_pixels_count(p);
-    int32_t *classes = qkv_calloc(ctx, n, sizeof *classes);
-    bool all = qkv_pixels_classes(p) > 1;
-    if (!classes)
-        return QKV_E_MEMORY;
-    for (size_t i = 0; i < n; i++) {
-        classes[i] = qkv_pixels_class(p, i);
-        all = all && classes[i] >= 0;
-    }
-    if (!all)
-        qkv_free(ctx, classes);
-    *out = all ? classes : NULL;
-    return QKV_OK;
+    if (!qkv_pixels_labelled(p))
+        return QKV_OK;
+    *out = qkv_calloc(ctx, qkv_pixels_count(p), sizeof **out);
+    for (size_t i = 0; i < qkv_pixels_count(p) && *out; i++)
+        (*out)[i] = qkv_pixels_class(p, i);
+    return *out ? QKV_OK : QKV_E_MEMORY;
 }
 
 static qkv_status evaluate_views_open(evaluation *e, const char *file)
@@ -118,8 +112,7 @@ static qkv_status recall_views(const evaluation *e, qkv_metrics *out)
         status = view_vectors(e, views, x);
     if (!status)
         status = qkv_recall(e->p->tape, x, x + n * width, n, width, 1, &s);
-    qkv_metrics_add(out, "recall_1", (s.recall1[0] + s.recall1[1]) / 2);
-    qkv_metrics_add(out, "recall_5", (s.recall5[0] + s.recall5[1]) / 2);
+    qkv__recall_add(out, &s);
     qkv_batches_destroy(views);
     qkv_free(ctx, x);
     return status;

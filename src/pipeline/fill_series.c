@@ -32,7 +32,7 @@ qkv_status qkv_pipeline_fill_series_file(qkv_pipeline *p, const char *path, qkv_
         *rows = (qkv_array){0};
     if (!qkv_model_can(p->model, QKV_CAN_FILL_SERIES))
         return qkv__pipeline_refuse(p, "fill gaps in series");
-    qkv_status status = qkv__series_load_gaps(&read, p->model, path);
+    qkv_status status = qkv__series_load(&read, p->model, path);
     if (!status && qkv_pipeline_fill_series(p, &read, out))
         status = qkv_fail_prefix(p->ctx, path);
     if (rows && !status)

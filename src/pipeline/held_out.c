@@ -3,6 +3,7 @@
 
 #include "io/file.h"
 #include "pipeline/image_set.h"
+#include "pipeline/series.h"
 
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, qkv_path *path)
 {
@@ -27,4 +28,14 @@ qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t
     const qkv_image_format f = qkv__images_square(side, channels);
     return path ? qkv__images_load(out, p->ctx, path, &f)
                 : qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
+}
+
+qkv_status qkv__evaluate_rows(const qkv_pipeline *p, const char *file, qkv_array *out)
+{
+    qkv_path path;
+    *out = (qkv_array){0};
+    if (file)
+        return qkv__series_load(out, p->model, file);
+    qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
+    return status ? status : qkv__series_open(out, p->ctx, p->dir, QKV__VALID_ARRAY, true);
 }

@@ -143,3 +143,15 @@ qkv_status qkv__pixels_copy(qkv_pixels **out, qkv_context *ctx, const char *path
     qkv_free(ctx, map);
     return status;
 }
+
+qkv_status qkv__pixels_load(qkv_pixels **out, qkv_context *ctx, const char *path,
+                            const qkv_image_format *format, const qkv_model *m)
+{
+    qkv_pixels *read = NULL;
+    *out = NULL;
+    qkv_status status = qkv__images_load(&read, ctx, path, format);
+    if (!status)
+        status = qkv__pixels_copy(out, ctx, NULL, read, NULL, qkv_pixels_count(read), m, path);
+    qkv_pixels_close(read);
+    return status;
+}

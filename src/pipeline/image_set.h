@@ -46,4 +46,8 @@ qkv_status qkv__pixels_copy(qkv_pixels **out, qkv_context *ctx, const char *path
                             const qkv_pixels *from, const size_t *numbers, size_t count,
                             const qkv_model *m, const char *where);
 
+/* Decodes all images at the path into memory, with classes as above. */
+qkv_status qkv__pixels_load(qkv_pixels **out, qkv_context *ctx, const char *path,
+                            const qkv_image_format *format, const qkv_model *m);
+
 #endif

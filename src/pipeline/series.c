@@ -8,31 +8,21 @@ qkv_series qkv__series(const qkv_array *a)
     return (qkv_series){a->data, a->shape[0], a->shape[1]};
 }
 
-static qkv_status check_columns(qkv_array *a, size_t columns, const char *path)
-{
-    size_t found = a->shape[1];
-    if (found == columns)
-        return QKV_OK;
-    qkv_context *ctx = a->ctx;
-    qkv_array_free(a);
-    return qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has %zu columns, found %zu", path, columns,
-                    found);
-}
-
 qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path)
 {
-    const qkv_forecast_config *c = qkv_model_config(m);
-    qkv_status status = qkv_csv_load_columns(out, qkv_model_context(m), path, qkv_model_labels(m),
-                                             qkv_model_label_count(m));
-    return status ? status : check_columns(out, c->columns, path);
-}
-
-qkv_status qkv__series_load_gaps(qkv_array *out, const qkv_model *m, const char *path)
-{
-    const qkv_series_config *c = qkv_model_config(m);
-    qkv_status status = qkv_csv_load_gaps(out, qkv_model_context(m), path, qkv_model_labels(m),
-                                          qkv_model_label_count(m));
-    return status ? status : check_columns(out, c->columns, path);
+    qkv_context *ctx = qkv_model_context(m);
+    const void *c = qkv_model_config(m);
+    bool whole = qkv_model_can(m, QKV_CAN_FORECAST);
+    size_t columns = whole ? ((const qkv_forecast_config *)c)->columns
+                           : ((const qkv_series_config *)c)->columns;
+    qkv_status status = (whole ? qkv_csv_load_columns : qkv_csv_load_gaps)(
+        out, ctx, path, qkv_model_labels(m), qkv_model_label_count(m));
+    if (!status && out->shape[1] != columns) {
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has %zu columns, found %zu", path,
+                          columns, out->shape[1]);
+        qkv_array_free(out);
+    }
+    return status;
 }
 
 qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,

@@ -1,4 +1,4 @@
-/* series.h - series of numbers in files: the columns of a CSV file as a forecaster has them. */
+/* series.h - series of numbers in files: the columns of a CSV file as a model has them. */
 #ifndef QKV_SRC_PIPELINE_SERIES_H
 #define QKV_SRC_PIPELINE_SERIES_H
 
@@ -10,12 +10,10 @@
 /* The rows in an array of two dimensions. */
 qkv_series qkv__series(const qkv_array *a);
 
-/* The columns of the file that the model was trained on, in its order: of the names in the model's
- * directory, or all where it has none. Freed with qkv_array_free. */
+/* The columns of the file that a forecaster or a filler was trained on, in its order: of the names
+ * in the model's directory, or all where it has none. In a filler's, values may be missing
+ * (qkv_csv_load_gaps). Freed with qkv_array_free. */
 qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path);
-
-/* The same of a filler's columns, in which values may be missing (qkv_csv_load_gaps). */
-qkv_status qkv__series_load_gaps(qkv_array *out, const qkv_model *m, const char *path);
 
 /* Rows that training keeps in dir/name, an .npy file; none where it is not there and not
  * required. */

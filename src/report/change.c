@@ -110,7 +110,7 @@ static qkv_status mean_activation(qkv_pipeline *p, const qkv_look_input *in, con
 {
     qkv_look look = {.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
     averaging a = {p->ctx, out, false};
-    qkv__looking l = {.p = p, .kind = qkv__look_kind_of(p), .in = in, .out = &look,
+    qkv__looking l = {.p = p, .kind = qkv__look_kind_of(p, in), .in = in, .out = &look,
                       .o = qkv_pipeline_look_defaults()};
     *out = (qkv_array){0};
     if (!l.kind)

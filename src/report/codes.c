@@ -364,4 +364,4 @@ const qkv__look_kind qkv__look_codes_kind = {
     .can = QKV_CAN_ENCODE_IMAGES,
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 0, 0, false}},
     .attention_at = codes_attention_at, .prepare = prepare_codes, .run = run_codes,
-    .panels = panels_codes};
+    .panels = panels_codes, .patch = &qkv__patch_codes};

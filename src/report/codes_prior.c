@@ -445,4 +445,4 @@ static qkv_status panels_prior(qkv__looking *l)
 const qkv__look_kind qkv__look_prior = {
     .can = QKV_CAN_SAMPLE_CODES, .final_norm = true, .predicting = "h",
     .attentions = {{"h", "attn", 0, 0, true}}, .word = prior_word, .prepare = prepare_prior,
-    .run = run_prior, .predict = predict_prior, .panels = panels_prior};
+    .run = run_prior, .predict = predict_prior, .panels = panels_prior, .patch = &qkv__patch_prior};

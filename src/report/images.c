@@ -14,7 +14,7 @@
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 /* Positions, filters and neighbours of patches. */
-static qkv_status add_patch_panels(qkv__looking *l)
+qkv_status qkv__look_patch_panels(qkv__looking *l)
 {
     qkv__look_reading r;
     qkv_image input = {0};
@@ -38,19 +38,19 @@ static qkv_status add_patch_panels(qkv__looking *l)
 static qkv_status panels_masked(qkv__looking *l)
 {
     qkv_status status = qkv__look_reconstruction(l);
-    return status ? status : add_patch_panels(l);
+    return status ? status : qkv__look_patch_panels(l);
 }
 
 static qkv_status panels_segmenter(qkv__looking *l)
 {
     qkv_status status = qkv__look_segments(l);
-    return status ? status : add_patch_panels(l);
+    return status ? status : qkv__look_patch_panels(l);
 }
 
 static qkv_status panels_colorizer(qkv__looking *l)
 {
     qkv_status status = qkv__look_hints(l);
-    return status ? status : add_patch_panels(l);
+    return status ? status : qkv__look_patch_panels(l);
 }
 
 static qkv_status no_image(const qkv__looking *l)
@@ -86,6 +86,12 @@ static qkv_status add_input(qkv__looking *l)
     return status;
 }
 
+qkv_status qkv__look_read_image(qkv__looking *l, size_t lead, size_t side)
+{
+    qkv_status status = look_grid(l, 0, "patches", lead, side);
+    return status ? status : add_input(l);
+}
+
 /* ---- classifiers ----------------------------------------------------------------------------- */
 
 /* CCT's tokens are pixels behind its convolutions; it has no class token. */
@@ -97,8 +103,7 @@ static qkv_status prepare_image_classes(qkv__looking *l)
     size_t side = qkv__image_format_of(l->p->model)->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
-    qkv_status status = look_grid(l, 0, "patches", !cct, cct ? side : side / c->trunk.patch);
-    return status ? status : add_input(l);
+    return qkv__look_read_image(l, !cct, cct ? side : side / c->trunk.patch);
 }
 
 static bool look_take_classes(void *user, const qkv_image_labels *found)
@@ -109,36 +114,15 @@ static bool look_take_classes(void *user, const qkv_image_labels *found)
     return !qkv__look_classes(l, found->probabilities, found->classes);
 }
 
-/* Encoders without a head: the pass alone. */
-static qkv_status run_image_encoder(qkv__looking *l)
-{
-    qkv__look_reading r;
-    const qkv_image *input = &l->out->images[0].image;
-    qkv_tape *t = l->p->tape;
-    if (!qkv__look_reading_of(&r, l->p))
-        return QKV_E_UNSUPPORTED;
-    size_t shape[] = {1, input->height, input->width, r.inputs};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
-    if (x)
-        qkv__look_reading_values(&r, input->data, qkv_tensor_fill(x));
-    (void)qkv_vit_vectors(l->p->model, t, x);
-    return qkv_tape_status(t);
-}
-
 static qkv_status run_image_classes(qkv__looking *l)
 {
-    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_IMAGES))
-        return run_image_encoder(l);
     qkv_status status = qkv_pipeline_classify_images(l->p, &l->in->image, 1, look_take_classes, l);
     return status || l->out->class_count ? status : QKV_E_MEMORY;
 }
 
 const qkv__look_kind qkv__look_image_classes = {
-    .can = QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES,
-    .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patch_panels,
+    .can = QKV_CAN_CLASSIFY_IMAGES, .attentions = {{"layer", "attn", 0, 0, false}},
+    .prepare = prepare_image_classes, .run = run_image_classes, .panels = qkv__look_patch_panels,
     .patch = &qkv__patch_image_classes};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */

@@ -59,7 +59,9 @@ static const qkv__look_kind *const kinds[] = {
     &qkv__look_prior, /* generates, too: before the language models */
     &qkv__look_lm, &qkv__look_words, &qkv__look_text_classes, &qkv__look_translator,
     &qkv__look_codes_kind, &qkv__look_image_classes, &qkv__look_masked, &qkv__look_segmenter,
-    &qkv__look_colorizer, &qkv__look_forecaster, &qkv__look_filler, &qkv__look_series_classes};
+    &qkv__look_colorizer, &qkv__look_forecaster, &qkv__look_filler, &qkv__look_series_classes,
+    &qkv__look_text_vectors, &qkv__look_image_vectors, &qkv__look_caption_images,
+    &qkv__look_caption_texts};
 
 struct qkv_look_tools {
     qkv_head_table *table;
@@ -68,10 +70,10 @@ struct qkv_look_tools {
     qkv_capture *capture;
 };
 
-const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p)
+const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p, const qkv_look_input *in)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (qkv_model_can(p->model, kinds[i]->can))
+        if (qkv_model_can(p->model, kinds[i]->can) && (!kinds[i]->reads || kinds[i]->reads(in)))
             return kinds[i];
     return NULL;
 }
@@ -258,8 +260,7 @@ static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
                    {"hold-back", "forecasts nothing", l->o.hold_back > 0, QKV_CAN_FORECAST},
                    {"mask", "masks no patches", l->o.mask < own.mask || l->o.mask > own.mask,
                     QKV_CAN_RECONSTRUCT},
-                   {"second", "reads one text", l->in->second != NULL,
-                    QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE}};
+                   {"second", "reads one text", l->in->second != NULL, QKV__CAN_READ_TWO}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && !(k->can & options[i].can))
             return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,
@@ -326,6 +327,7 @@ void qkv__look_end(qkv__looking *l)
     qkv_lm_cache_destroy(l->cache);
     qkv_free(l->p->ctx, l->window);
     qkv_free(l->p->ctx, l->target);
+    qkv_free(l->p->ctx, l->toward);
     qkv__look_free_values(l);
     for (size_t i = 0; i < QKV_LOOK_AXES; i++)
         qkv_ids_free(&l->ids[i], l->p->ctx);
@@ -334,7 +336,7 @@ void qkv__look_end(qkv__looking *l)
 qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options, qkv_look *out)
 {
-    const qkv__look_kind *k = qkv__look_kind_of(p);
+    const qkv__look_kind *k = qkv__look_kind_of(p, in);
     qkv__looking l = {.p = p, .kind = k, .in = in, .out = out,
                       .o = options ? *options : qkv_pipeline_look_defaults()};
     *out = (qkv_look){.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};

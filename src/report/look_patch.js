@@ -4,7 +4,7 @@
 (() => {
     const data = qkv.json("patch"), {el, svg} = qkv;
     const whole = data.clean - data.corrupt;
-    const share = (x) => whole ? `${(100 * (x - data.corrupt) / whole).toFixed(1)} %` : "no";
+    const share = (x) => whole ? `${(100 * (x - data.corrupt) / whole).toFixed(1)} %` : "none";
 
     function explore(g, grid, axis, panel) {
         const layers = grid.values.length, positions = grid.values[0].length;
@@ -30,7 +30,7 @@
 
         function show() {
             const value = grid.values[s.layer][s.position], r = rect(s.layer, s.position);
-            told.textContent = `Layer ${s.layer}, ${name(s.position)}: ${value.toFixed(4)}, ` +
+            told.textContent = `Layer ${grid.layers[s.layer]}, ${name(s.position)}: ${value.toFixed(4)}, ` +
                 `${share(value)} of the difference restored.`;
             if (mark) mark.remove();
             mark = null;

@@ -31,6 +31,11 @@ typedef struct {
     size_t pixel_shape[4];
     qkv_lm_cache *cache; /* patching of causal models: positions before `from`; NULL: none */
     size_t from;
+    /* Patching of encoders: vectors of length 1, (toward_count, width), with which cosines are
+     * measured, and what they are of; a name of NULL: the clean input. */
+    qkv_real *toward;
+    const char *toward_names[2];
+    size_t toward_count;
 } qkv__looking;
 
 /* The attentions of a kind of model: those of a stack and a part of its blocks ("attn"). */
@@ -41,32 +46,56 @@ typedef struct {
 } qkv__look_attentions;
 
 enum { QKV__EVERYWHERE = -1 };
+/* Models that read a second text. */
+enum { QKV__CAN_READ_TWO = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT | QKV_CAN_TRANSLATE };
+
+/* How a pass comes by the layers of a stack: places, as patterns behind the stack's name. */
+typedef struct {
+    const char *before; /* the stream before each layer; NULL: no place has the first layer's */
+    const char *behind; /* the stream behind each layer */
+    const char *place;  /* what option "place" is put behind */
+    const char *usual;  /* that option, where it is not given */
+    bool packed;        /* sequences of a pass lie one after another in (1, rows, ..) */
+    bool maps;          /* places have maps (B, H, W, C) of the axis' grid, H and W multiples of its
+                           rows and columns; else (B, positions, ..) */
+} qkv__patch_layers;
 
 /* What patching needs of a kind: the outputs, of which an answer is measured at one place. */
 typedef struct {
-    bool tokens;  /* outputs are tokens, else `name` knows the few there are */
+    const qkv__patch_layers *layers; /* NULL: blocks */
     bool numbers; /* outputs are numbers by themselves, not logits of one choice */
-    const char *place; /* what a place is: "token"; NULL: there is one */
-    /* Places of an input; *columns: of an image, else 0. */
+    const char *place; /* what a place is: "token"; without `places` what there is */
+    /* What passes begin with, beyond what `prepare` of the kind makes. May be NULL. */
+    qkv_status (*inputs)(qkv__looking *l);
+    /* Places of an input; *columns: of an image, else 0. NULL: there is one. */
     size_t (*places)(const qkv__looking *l, size_t *columns);
     /* Where a caller that names no place wants the answer; NULL: where it differs most. */
     qkv_status (*usual)(const qkv__looking *clean, const qkv__looking *corrupt, size_t *at);
-    /* What the second input takes over from the first one. May be NULL. */
-    void (*share)(const qkv__looking *clean, qkv__looking *corrupt);
+    /* What both inputs take from the first one and the options. May be NULL. */
+    qkv_status (*share)(qkv__looking *clean, qkv__looking *corrupt,
+                        const qkv_pipeline_patch_options *o);
     /* Causal models: the next passes are on n sequences from position `from` on, behind the input's
      * own. Calls have rising `from`. NULL: passes are on all positions. */
     qkv_status (*begin)(qkv__looking *l, size_t from, size_t n);
+    /* The last position that the answer at a place depends on; NULL: the place itself. */
+    size_t (*position)(const qkv__looking *l, size_t place);
+    /* Sequences that a pass takes; NULL: so many positions in all. */
+    size_t (*at_once)(const qkv__looking *l);
     /* Whether the model answers there; NULL: everywhere. */
     bool (*answers)(const qkv__looking *l, size_t at);
     /* The outputs (n, .., choices) of n passes on the input at a place, or, n 1, at all places in
      * order. On l->p->tape; stacks may have been entered with n sequences. */
     qkv_tensor *(*outputs)(qkv__looking *l, size_t n, int at);
+    /* The choice that an option's text names. NULL: the one of that name. */
+    qkv_status (*choice)(const qkv__looking *l, const char *flag, const char *text,
+                         size_t choices, size_t *choice);
     /* The name of a choice, to be freed by the caller. NULL: out of memory. */
     char *(*name)(const qkv__looking *l, size_t choice);
 } qkv__patch_kind;
 
 typedef struct qkv__look_kind {
     unsigned can;           /* any of these QKV_CAN_* bits */
+    bool (*reads)(const qkv_look_input *in); /* which inputs; NULL: all that models of it do */
     bool final_norm;        /* of qkv_capture_options */
     const char *predicting; /* the stack whose states the logit lens reads; NULL: no lens */
     qkv__look_attentions attentions[QKV_LOOK_ATTENTIONS];
@@ -84,22 +113,32 @@ typedef struct qkv__look_kind {
     qkv_status (*panels)(qkv__looking *l); /* after the rest; may be NULL */
 } qkv__look_kind;
 
-/* The kind of p's model; NULL: none can be looked into. */
-const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p);
+/* The kind of p's model, of one of texts and images with that input; NULL: none can be looked
+ * into. */
+const qkv__look_kind *qkv__look_kind_of(const qkv_pipeline *p, const qkv_look_input *in);
 void qkv__look_end(qkv__looking *l); /* frees all but l->out */
+extern const qkv__patch_layers qkv__patch_blocks;
 extern const qkv__patch_kind qkv__patch_lm, qkv__patch_words, qkv__patch_text_classes,
     qkv__patch_translator, qkv__patch_image_classes, qkv__patch_masked, qkv__patch_segmenter,
-    qkv__patch_colorizer, qkv__patch_forecaster;
+    qkv__patch_colorizer, qkv__patch_forecaster, qkv__patch_codes, qkv__patch_prior,
+    qkv__patch_text_vectors, qkv__patch_image_vectors, qkv__patch_caption_texts,
+    qkv__patch_filler, qkv__patch_series_classes;
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
     qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
     qkv__look_colorizer, qkv__look_forecaster, qkv__look_filler, qkv__look_series_classes,
-    qkv__look_codes_kind, qkv__look_prior;
+    qkv__look_codes_kind, qkv__look_prior, qkv__look_text_vectors, qkv__look_image_vectors,
+    qkv__look_caption_texts, qkv__look_caption_images;
 
 /* ---- for the kinds --------------------------------------------------------------------------- */
 
 /* An axis of tokens, labelled by their texts; ids are l->ids[axis]. */
 qkv_status qkv__look_tokens(qkv__looking *l, size_t axis, const char *name);
+/* Axis 0: the tokens of the input's text, `most` at most. */
+qkv_status qkv__look_read_text(qkv__looking *l, size_t most);
+/* Axis 0: `lead` positions and side x side patches of the input's image, which is added as the
+ * model sees it. */
+qkv_status qkv__look_read_image(qkv__looking *l, size_t lead, size_t side);
 /* An axis of lead positions and a grid; cells NULL: in order. */
 qkv_status qkv__look_patches(qkv__looking *l, size_t axis, const char *name, size_t lead,
                              size_t rows, size_t columns, const int32_t *cells, size_t count);
@@ -122,6 +161,12 @@ qkv_status qkv__look_name_words(qkv__looking *l);
 /* Array "names": full names of an attention's layers, where a number does not say which layer it
  * is, as in a VQGAN. */
 void qkv__look_put_names(qkv_json_writer *w, const qkv_look_attention *a);
+
+/* Of kinds that are patched: the name of a class; an image's pixels as the model gets them, kept by
+ * a run of the kind, and on the tape. */
+char *qkv__patch_class_name(const qkv__looking *l, size_t choice);
+qkv_status qkv__patch_pixels(qkv__looking *l);
+qkv_tensor *qkv__patch_image(const qkv__looking *l);
 
 /* ids (n, tokens): n copies of an axis' tokens. */
 qkv_tensor *qkv__look_ids(const qkv__looking *l, size_t axis, size_t n);
@@ -146,7 +191,7 @@ void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const doub
 void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w);
 /* ---- panels, panels.c ------------------------------------------------------------------------ */
 
-/* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to
+/* Adds a panel. name and title are kept, note (NULL: out of memory) is copied; drawing and numbers (NULL: none) belong to
  * it, on failure, too. */
 qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *title,
                                const char *note, qkv_drawing *drawing, qkv_json_writer *numbers);

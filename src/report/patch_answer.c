@@ -103,20 +103,8 @@ void qkv__patch_choose(qkv__patching *j)
 /* The choice that a text names. */
 static qkv_status patch_choice(qkv__patching *j, const char *flag, const char *text, size_t *choice)
 {
-    qkv_ids ids = {0};
-    qkv_status status = QKV_OK;
-    if (j->patch->tokens) {
-        status = qkv_tokenizer_encode(j->p->tokenizer, text, strlen(text), 0, &ids);
-        if (!status && !ids.count)
-            status = qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "%s: \"%.60s\" has no tokens", flag,
-                              text);
-        *choice = status ? 0 : (size_t)ids.data[0];
-        qkv_ids_free(&ids, j->p->ctx);
-        if (!status && *choice >= j->choices)
-            status = qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "%s: the model does not predict \"%.60s\"",
-                              flag, text);
-        return status;
-    }
+    if (j->patch->choice)
+        return j->patch->choice(&j->clean, flag, text, j->choices, choice);
     for (*choice = 0; *choice < j->choices; ++*choice) {
         char *name = j->patch->name(&j->clean, *choice);
         bool found = name && strcmp(name, text) == 0;
@@ -125,29 +113,42 @@ static qkv_status patch_choice(qkv__patching *j, const char *flag, const char *t
             return name ? QKV_OK : QKV_E_MEMORY;
     }
     char *first = j->patch->name(&j->clean, 0);
-    status = qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "%s: one of %zu names such as \"%.60s\" expected, "
-                      "found \"%.60s\"", flag, j->choices, first ? first : "", text);
+    qkv_status status = qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "%s: one of %zu names such as "
+                                 "\"%.60s\" expected, found \"%.60s\"", flag, j->choices,
+                                 first ? first : "", text);
     qkv_free(j->p->ctx, first);
     return status;
+}
+
+/* The choice that is measured where none is named: of numbers one that differs most. */
+static size_t usual_answer(const qkv__patching *j)
+{
+    size_t best = j->choices;
+    double most = -1;
+    if (!j->patch->numbers)
+        return patch_likeliest(j->outputs[0], j->choices);
+    for (size_t i = 0; i < j->choices; i++) {
+        double d = fabs((double)j->outputs[0][i] - (double)j->outputs[1][i]);
+        if (d > most && (i != j->other || j->choices == 1)) {
+            most = d;
+            best = i;
+        }
+    }
+    return best < j->choices ? best : 0;
 }
 
 qkv_status qkv__patch_answer(qkv__patching *j)
 {
     qkv_status status = QKV_OK;
     j->other = j->choices;
-    if (j->o.answer)
-        status = patch_choice(j, "--answer", j->o.answer, &j->answer);
-    else if (!j->patch->numbers)
-        j->answer = patch_likeliest(j->outputs[0], j->choices);
-    else
-        for (size_t i = j->answer = 0; i < j->choices; i++)
-            if (fabs((double)j->outputs[0][i] - (double)j->outputs[1][i]) >
-                fabs((double)j->outputs[0][j->answer] - (double)j->outputs[1][j->answer]))
-                j->answer = i;
-    if (!status && j->o.other)
+    if (j->o.other)
         status = patch_choice(j, "--other", j->o.other, &j->other);
+    if (!status && j->o.answer)
+        status = patch_choice(j, "--answer", j->o.answer, &j->answer);
     if (status)
         return status;
+    if (!j->o.answer)
+        j->answer = usual_answer(j);
     j->out->clean = qkv__patch_measure(j, j->outputs[0]);
     j->out->corrupt = qkv__patch_measure(j, j->outputs[1]);
     return QKV_OK;
@@ -195,15 +196,16 @@ qkv_status qkv__patch_name(qkv__patching *j)
 {
     qkv_context *ctx = j->p->ctx;
     qkv_patch *out = j->out;
-    char where[96] = "the output";
-    size_t columns = 0;
-    if (j->patch->places)
-        (void)j->patch->places(&j->clean, &columns);
+    const char *place = j->patch->place ? j->patch->place : "the output";
+    char where[96];
+    size_t columns = 0, places = j->patch->places ? j->patch->places(&j->clean, &columns) : 0;
     if (columns)
-        (void)snprintf(where, sizeof where, "%s %zu,%zu", j->patch->place, j->at % columns,
+        (void)snprintf(where, sizeof where, "%s %zu,%zu", place, j->at % columns,
                        j->at / columns);
-    else if (j->patch->place)
-        (void)snprintf(where, sizeof where, "%s %zu", j->patch->place, j->at);
+    else if (places)
+        (void)snprintf(where, sizeof where, "%s %zu", place, j->at);
+    else
+        (void)snprintf(where, sizeof where, "%s", place);
     out->answer = j->patch->name(&j->clean, j->answer);
     out->place = qkv_strdup(ctx, j->o.place);
     out->where = qkv_strdup(ctx, where);

@@ -1,16 +1,20 @@
-/* patch_kinds.c - where each kind of model answers, for activation patching: its outputs at
- * one place, for many sequences at once. */
+/* patch_kinds.c - where models of texts, of codes in sequence and of series answer, for activation
+ * patching: their outputs at one place, for many sequences at once. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/looking.h"
 #include "qkv/bert.h"
 #include "qkv/forecast.h"
 #include "qkv/gpt.h"
-#include "qkv/mae.h"
 #include "qkv/marian.h"
-#include "qkv/pixelwise.h"
-#include "qkv/vit.h"
+#include "qkv/series.h"
+#include "qkv/vqgan.h"
+
+const qkv__patch_layers qkv__patch_blocks = {
+    .before = ".*.resid_pre", .behind = ".*.resid_post", .place = ".*.", .usual = "resid_pre"};
 
 qkv_tensor *qkv__look_ids(const qkv__looking *l, size_t axis, size_t n)
 {
@@ -53,12 +57,28 @@ static size_t token_places(const qkv__looking *l, size_t *columns)
     return l->ids[0].count;
 }
 
+static qkv_status token_choice(const qkv__looking *l, const char *flag, const char *text,
+                               size_t choices, size_t *choice)
+{
+    qkv_context *ctx = l->p->ctx;
+    qkv_ids ids = {0};
+    qkv_status status = qkv_tokenizer_encode(l->p->tokenizer, text, strlen(text), 0, &ids);
+    if (!status && !ids.count)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: \"%.60s\" has no tokens", flag, text);
+    *choice = status ? 0 : (size_t)ids.data[0];
+    qkv_ids_free(&ids, ctx);
+    if (!status && *choice >= choices)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: the model does not predict \"%.60s\"", flag,
+                          text);
+    return status;
+}
+
 static char *token_name(const qkv__looking *l, size_t choice)
 {
     return qkv__look_token_text(l->p, (int32_t)choice);
 }
 
-static char *class_name(const qkv__looking *l, size_t choice)
+char *qkv__patch_class_name(const qkv__looking *l, size_t choice)
 {
     return qkv_strdup(l->p->ctx, qkv_pipeline_label(l->p, choice));
 }
@@ -99,7 +119,9 @@ static qkv_tensor *lm_outputs(qkv__looking *l, size_t n, int at)
     qkv_model *m = l->p->model;
     qkv_tape *t = l->p->tape;
     qkv_tensor *x = qkv__look_ids(l, 0, n);
-    if (l->from && x) {
+    if (!x)
+        return NULL;
+    if (l->from) {
         qkv_lm_cache_truncate(l->cache, l->from);
         x = qkv_contiguous(t, qkv_slice(t, x, 1, l->from, l->ids[0].count));
     }
@@ -108,8 +130,60 @@ static qkv_tensor *lm_outputs(qkv__looking *l, size_t n, int at)
 }
 
 const qkv__patch_kind qkv__patch_lm = {
-    .tokens = true, .place = "token", .places = token_places, .usual = last_token_place,
-    .begin = lm_begin_at, .outputs = lm_outputs, .name = token_name};
+    .place = "token", .places = token_places, .usual = last_token_place,
+    .begin = lm_begin_at, .outputs = lm_outputs, .choice = token_choice, .name = token_name};
+
+/* ---- priors ---------------------------------------------------------------------------------- */
+
+static size_t code_places(const qkv__looking *l, size_t *columns)
+{
+    *columns = l->p->codecs.columns;
+    return l->p->codecs.rows * l->p->codecs.columns;
+}
+
+/* The token before a code predicts it. */
+static size_t code_position(const qkv__looking *l, size_t place)
+{
+    return l->p->codecs.before - 1 + place;
+}
+
+/* Logits of the codes alone; the vocabulary may have other tokens. */
+static qkv_tensor *prior_outputs(qkv__looking *l, size_t n, int at)
+{
+    qkv_tape *t = l->p->tape;
+    size_t first = code_position(l, 0), columns;
+    qkv_tensor *y = lm_outputs(l, n, at < 0 ? at : at + (int)first);
+    if (y && at < 0)
+        y = qkv_slice(t, y, 1, first, first + code_places(l, &columns));
+    return !y ? NULL : qkv_slice(t, y, 2, 0, qkv__codec_config(l->p->codecs.vqgan)->codes);
+}
+
+/* "17", or "code 17" as they are named. */
+static qkv_status code_choice(const qkv__looking *l, const char *flag, const char *text,
+                              size_t choices, size_t *choice)
+{
+    static const char prefix[] = "code ";
+    const char *number = text;
+    char *end;
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0)
+        number += sizeof prefix - 1;
+    *choice = strtoul(number, &end, 10);
+    if (*number < '0' || *number > '9' || *end || *choice >= choices)
+        return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "%s: a code below %zu expected, found "
+                        "\"%.60s\"", flag, choices, text);
+    return QKV_OK;
+}
+
+static char *code_name(const qkv__looking *l, size_t choice)
+{
+    return l->kind->word(l, (int32_t)choice);
+}
+
+const qkv__patch_kind qkv__patch_prior = {
+    .place = "place", .places = code_places, .position = code_position, .begin = lm_begin_at,
+    .outputs = prior_outputs, .choice = code_choice, .name = code_name};
+
+/* ---- texts that are read whole --------------------------------------------------------------- */
 
 /* The mask that both texts have. */
 static qkv_status mask_place(const qkv__looking *clean, const qkv__looking *corrupt, size_t *at)
@@ -133,8 +207,8 @@ static qkv_tensor *word_outputs(qkv__looking *l, size_t n, int at)
 }
 
 const qkv__patch_kind qkv__patch_words = {
-    .tokens = true, .place = "token", .places = token_places, .usual = mask_place,
-    .outputs = word_outputs, .name = token_name};
+    .place = "token", .places = token_places, .usual = mask_place,
+    .outputs = word_outputs, .choice = token_choice, .name = token_name};
 
 static qkv_tensor *text_class_outputs(qkv__looking *l, size_t n, int at)
 {
@@ -149,8 +223,8 @@ static qkv_tensor *text_class_outputs(qkv__looking *l, size_t n, int at)
                                  every_row(l, n, l->ids[0].count));
 }
 
-const qkv__patch_kind qkv__patch_text_classes = {.outputs = text_class_outputs,
-                                                 .name = class_name};
+const qkv__patch_kind qkv__patch_text_classes = {
+    .outputs = text_class_outputs, .name = qkv__patch_class_name};
 
 static size_t target_places(const qkv__looking *l, size_t *columns)
 {
@@ -172,124 +246,8 @@ static qkv_tensor *translator_outputs(qkv__looking *l, size_t n, int at)
 }
 
 const qkv__patch_kind qkv__patch_translator = {
-    .tokens = true, .place = "target token", .places = target_places,
-    .outputs = translator_outputs, .name = token_name};
-
-/* ---- images ---------------------------------------------------------------------------------- */
-
-/* One image for all sequences: what comes before the stacks is not computed again. */
-static qkv_tensor *pixels_of(const qkv__looking *l)
-{
-    return qkv_tensor_from(l->p->tape, l->pixels, 4, l->pixel_shape);
-}
-
-static qkv_tensor *image_class_outputs(qkv__looking *l, size_t n, int at)
-{
-    (void)n;
-    (void)at;
-    return qkv_vit_logits(l->p->model, l->p->tape, pixels_of(l));
-}
-
-const qkv__patch_kind qkv__patch_image_classes = {.outputs = image_class_outputs,
-                                                  .name = class_name};
-
-static size_t pixel_places(const qkv__looking *l, size_t *columns)
-{
-    *columns = l->pixel_shape[2];
-    return l->pixel_shape[1] * l->pixel_shape[2];
-}
-
-/* Images (n, H, W, channels) -> (n, H W, channels), or their pixel `at`. */
-static qkv_tensor *pixel_outputs(qkv__looking *l, qkv_tensor *images, int at)
-{
-    if (!images)
-        return NULL;
-    size_t shape[] = {qkv_dim(images, 0), qkv_dim(images, 1) * qkv_dim(images, 2),
-                      qkv_dim(images, 3)};
-    images = qkv_contiguous(l->p->tape, images);
-    return qkv__look_at(l, qkv_reshape(l->p->tape, images, 3, shape), at);
-}
-
-static const qkv_mae_config *mae_config_of(const qkv__looking *l)
-{
-    return qkv_model_config(l->p->model);
-}
-
-/* The masks of n copies of the image; order is to be freed. NULL: out of memory. */
-static int32_t *mae_masks(const qkv__looking *l, size_t n, qkv_mae_masks *out)
-{
-    const qkv_patches_config *c = &mae_config_of(l)->trunk;
-    size_t side = c->image / c->patch, patches = side * side;
-    int32_t *order = qkv_malloc(l->p->ctx, n * patches * sizeof *order);
-    for (size_t i = 0; order && i < n; i++)
-        qkv_mae_shuffle(order + i * patches, patches, l->o.seed, 0);
-    *out = (qkv_mae_masks){n, patches, qkv_mae_kept(patches, l->o.mask), order};
-    return order;
-}
-
-/* Of a hidden patch: the model has learnt those alone. */
-static bool mae_answers(const qkv__looking *l, size_t at)
-{
-    const qkv_patches_config *c = &mae_config_of(l)->trunk;
-    const qkv_look_axis *a = &l->out->axes[0]; /* visible patches */
-    size_t cell = at / c->image / c->patch * a->columns + at % c->image / c->patch;
-    for (size_t i = a->lead; i < a->count; i++)
-        if ((size_t)a->cells[i - a->lead] == cell)
-            return a->count - a->lead == a->rows * a->columns; /* none is hidden */
-    return true;
-}
-
-static qkv_tensor *masked_outputs(qkv__looking *l, size_t n, int at)
-{
-    const qkv_patches_config *c = &mae_config_of(l)->trunk;
-    qkv_tape *t = l->p->tape;
-    qkv_model *m = l->p->model;
-    qkv_mae_masks one, all;
-    int32_t *order = mae_masks(l, 1, &one), *orders = mae_masks(l, n, &all);
-    qkv_tensor *y = NULL;
-    size_t side = c->image / c->patch;
-    if (order && orders)
-        y = qkv_mae_patches(m, t, qkv_mae_decode(m, t, qkv_mae_encode(m, t, pixels_of(l), &one),
-                                                 &all));
-    y = y ? pixel_outputs(l, qkv_unpatchify(t, y, c->patch, side, side), at) : NULL;
-    qkv_free(l->p->ctx, order);
-    qkv_free(l->p->ctx, orders);
-    return y;
-}
-
-static char *channel_name(const qkv__looking *l, size_t choice)
-{
-    static const char *const rgb[] = {"red", "green", "blue"};
-    return qkv_strdup(l->p->ctx, l->pixel_shape[3] == 1 ? "grey" : rgb[choice % 3]);
-}
-
-const qkv__patch_kind qkv__patch_masked = {
-    .numbers = true, .place = "pixel", .places = pixel_places, .answers = mae_answers,
-    .outputs = masked_outputs, .name = channel_name};
-
-static qkv_tensor *pixelwise_outputs(qkv__looking *l, size_t n, int at)
-{
-    (void)n;
-    return pixel_outputs(l, qkv_pixelwise_forward(l->p->model, l->p->tape, pixels_of(l)), at);
-}
-
-const qkv__patch_kind qkv__patch_segmenter = {
-    .place = "pixel", .places = pixel_places, .outputs = pixelwise_outputs, .name = class_name};
-
-static qkv_tensor *color_outputs(qkv__looking *l, size_t n, int at)
-{
-    enum { AB = 110 }; /* outputs are Lab's a and b divided by it */
-    return qkv_scale(l->p->tape, pixelwise_outputs(l, n, at), AB);
-}
-
-static char *color_name(const qkv__looking *l, size_t choice)
-{
-    return qkv_strdup(l->p->ctx, choice ? "b" : "a");
-}
-
-const qkv__patch_kind qkv__patch_colorizer = {
-    .numbers = true, .place = "pixel", .places = pixel_places, .outputs = color_outputs,
-    .name = color_name};
+    .place = "target token", .places = target_places,
+    .outputs = translator_outputs, .choice = token_choice, .name = token_name};
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
@@ -305,10 +263,13 @@ static size_t row_places(const qkv__looking *l, size_t *columns)
 }
 
 /* A causal decoder reads the rows that were forecast from the clean series. */
-static void share_target(const qkv__looking *clean, qkv__looking *corrupt)
+static qkv_status share_target(qkv__looking *clean, qkv__looking *corrupt,
+                               const qkv_pipeline_patch_options *o)
 {
     const qkv_forecast_config *c = forecast_config_of(clean);
+    (void)o;
     memcpy(corrupt->target, clean->target, c->horizon * c->targets * sizeof *clean->target);
+    return QKV_OK;
 }
 
 /* Rows in the units of the series. */
@@ -344,3 +305,81 @@ static char *column_name(const qkv__looking *l, size_t choice)
 const qkv__patch_kind qkv__patch_forecaster = {
     .numbers = true, .place = "row", .places = row_places, .share = share_target,
     .outputs = forecast_outputs, .name = column_name};
+
+/* Encoders of series pack them. */
+static const qkv__patch_layers packed_blocks = {
+    .before = ".*.resid_pre", .behind = ".*.resid_post", .place = ".*.", .usual = "resid_pre",
+    .packed = true};
+
+/* n copies of the window; *windows and *lengths, (n), are to be freed. */
+static bool copy_windows(const qkv__looking *l, size_t n, const qkv_real ***windows,
+                         size_t **lengths)
+{
+    *windows = qkv_calloc(l->p->ctx, n, sizeof **windows);
+    *lengths = qkv_calloc(l->p->ctx, n, sizeof **lengths);
+    for (size_t i = 0; *windows && *lengths && i < n; i++) {
+        (*windows)[i] = l->window;
+        (*lengths)[i] = l->out->series.read;
+    }
+    return *windows && *lengths;
+}
+
+/* What a model of series makes of n copies of the window. */
+typedef qkv_tensor *series_fn(qkv_model *m, qkv_tape *t, const qkv_series_batch *in);
+static qkv_tensor *series_outputs(const qkv__looking *l, size_t n, series_fn *outputs)
+{
+    const qkv_real **windows;
+    size_t *lengths;
+    qkv_tensor *y = NULL;
+    if (copy_windows(l, n, &windows, &lengths)) {
+        const qkv_series_batch in = {.data = windows, .lengths = lengths, .count = n};
+        y = outputs(l->p->model, l->p->tape, &in);
+    }
+    qkv_free(l->p->ctx, windows);
+    qkv_free(l->p->ctx, lengths);
+    return y;
+}
+
+static size_t filled_places(const qkv__looking *l, size_t *columns)
+{
+    *columns = 0;
+    return l->out->series.read;
+}
+
+/* Where something is missing. */
+static bool fills_row(const qkv__looking *l, size_t at)
+{
+    size_t columns = l->out->series.columns;
+    for (size_t i = 0; i < columns; i++)
+        if (!isfinite(l->window[at * columns + i]))
+            return true;
+    return false;
+}
+
+/* Rows in the units of the series, those of a last patch that is not full left out. */
+static qkv_tensor *filler_outputs(qkv__looking *l, size_t n, int at)
+{
+    qkv_tape *t = l->p->tape;
+    size_t columns = l->out->series.columns, read = l->out->series.read;
+    qkv_tensor *y = series_outputs(l, n, qkv_series_fill);
+    if (!y)
+        return NULL;
+    const size_t shape[] = {n, qkv_dim(y, 0) / n, columns};
+    y = qkv_slice(t, qkv_reshape(t, y, 3, shape), 1, 0, read);
+    y = qkv_mul(t, y, qkv_tensor_from(t, qkv_series_std(l->p->model), 1, &columns));
+    return qkv__look_at(l, qkv_add(t, y, qkv_tensor_from(t, qkv_series_mean(l->p->model), 1,
+                                                         &columns)), at);
+}
+
+const qkv__patch_kind qkv__patch_filler = {
+    .layers = &packed_blocks, .numbers = true, .place = "row", .places = filled_places,
+    .answers = fills_row, .outputs = filler_outputs, .name = column_name};
+
+static qkv_tensor *series_class_outputs(qkv__looking *l, size_t n, int at)
+{
+    (void)at;
+    return series_outputs(l, n, qkv_series_class_logits);
+}
+
+const qkv__patch_kind qkv__patch_series_classes = {
+    .layers = &packed_blocks, .outputs = series_class_outputs, .name = qkv__patch_class_name};

@@ -55,7 +55,7 @@ static void put_grid_table(qkv_page *page, const qkv_patch *x, const qkv_patch_g
     qkv__look_cells t = {.ctx = x->ctx};
     for (size_t i = 0; i < g->layers * g->positions; i++) {
         size_t position = i % g->positions;
-        qkv__look_cell(&t, "%zu", i / g->positions);
+        qkv__look_cell(&t, "%.60s", g->names[i / g->positions]);
         qkv__look_cell(&t, "%zu", position);
         qkv__look_cell(&t, "%.120s", x->heads ? "head" : a->labels[position]);
         qkv__look_cell(&t, "%.4f", g->values[i]);
@@ -71,10 +71,9 @@ static qkv_status page_grid(qkv_page *page, const qkv_patch *x, size_t i)
     const qkv_patch_grid *g = &x->grids[i];
     const qkv_look_axis *a = &x->corrupt_input.axes[g->axis];
     qkv_drawing *d;
-    char id[32], title[96];
+    char id[32];
     (void)snprintf(id, sizeof id, "grid%zu", i);
-    (void)snprintf(title, sizeof title, "%s.*.%.60s", g->stack, x->place);
-    qkv_page_heading(page, 2, id, title);
+    qkv_page_heading(page, 2, id, g->pattern);
     qkv_page_printf(page, "%zu layers, %zu %s.", g->layers, g->positions,
                     x->heads ? "heads, each patched at all positions" : a->name);
     qkv_status status = qkv_patch_draw(x, i, &d);

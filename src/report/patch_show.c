@@ -29,7 +29,7 @@ static void name_place(const qkv_patch *x, const qkv_patch_grid *g, size_t posit
     if (!a)
         (void)snprintf(out, size, "head %zu", position);
     else if (a->rows)
-        (void)snprintf(out, size, "patch %s", a->labels[position]);
+        (void)snprintf(out, size, "%s%s", position < a->lead ? "" : "patch ", a->labels[position]);
     else
         (void)snprintf(out, size, "position %zu \"%.80s\"", position, a->labels[position]);
 }
@@ -38,8 +38,7 @@ static void name_place(const qkv_patch *x, const qkv_patch_grid *g, size_t posit
 
 static void patch_title(const qkv_patch *x, const qkv_patch_grid *g, char *out, size_t size)
 {
-    (void)snprintf(out, size, "%s.*.%.40s, share restored of \"%.40s\"", g->stack,
-                   x->place, x->answer);
+    (void)snprintf(out, size, "%.60s, share restored of \"%.40s\"", g->pattern, x->answer);
 }
 
 /* Layers and positions of a sequence, or heads, as one map. */
@@ -53,6 +52,7 @@ static qkv_status draw_sequence(const qkv_patch *x, const qkv_patch_grid *g, con
     const qkv_heat_map map = {.title = title, .x_label = a ? "position" : "head",
                               .y_label = "layer", .values = shares, .rows = g->layers,
                               .columns = g->positions, .diverging = true, .max = 1, .key = key,
+                              .row_labels = (const char *const *)g->names,
                               .column_labels = a ? (const char *const *)a->labels : NULL,
                               .numbers = g->positions <= NUMBERED};
     qkv_heat_size(&map, 34, &width, &height);
@@ -72,7 +72,8 @@ static void draw_layer(qkv_drawing *d, qkv_frame frame, bool scale, const qkv_pa
     const qkv_look_axis *a = &x->corrupt_input.axes[g->axis];
     const qkv_look *in = &x->corrupt_input;
     char title[64], key[64];
-    int n = snprintf(title, sizeof title, "layer %zu", layer);
+    bool number = strspn(g->names[layer], "0123456789") == strlen(g->names[layer]);
+    int n = snprintf(title, sizeof title, "%s%.30s", number ? "layer " : "", g->names[layer]);
     for (size_t i = 0; i < a->rows * a->columns; i++)
         cells[i] = NAN;
     for (size_t i = a->lead; i < a->count; i++)
@@ -153,6 +154,7 @@ static void put_patch_grid(qkv_json_writer *w, const qkv_patch *x, const qkv_pat
     const qkv_look_axis *a = axis_of(x, g);
     qkv_json_begin_object(w, NULL);
     qkv_json_put_string(w, "stack", g->stack);
+    qkv_json_put_strings(w, "layers", (const char *const *)g->names, g->layers);
     qkv_json_put_string(w, "positions", a ? a->name : "heads");
     if (a)
         qkv_json_put_strings(w, "labels", (const char *const *)a->labels, a->count);
@@ -204,7 +206,7 @@ static int larger_first(const void *a, const void *b)
 
 static qkv_status put_strongest(const qkv_patch *x, const qkv_patch_grid *g, qkv_str *out)
 {
-    size_t n = g->layers * g->positions;
+    size_t n = g->layers * g->positions, wide = 2;
     char name[128];
     patched_place *all = qkv_calloc(x->ctx, n + 1, sizeof *all);
     if (!all)
@@ -212,10 +214,14 @@ static qkv_status put_strongest(const qkv_patch *x, const qkv_patch_grid *g, qkv
     for (size_t i = 0; i < n; i++)
         all[i] = (patched_place){i, fabs(g->values[i] - x->corrupt)};
     qsort(all, n, sizeof *all, larger_first);
+    for (size_t i = 0; i < g->layers; i++)
+        wide = strlen(g->names[i]) > wide ? strlen(g->names[i]) : wide;
     for (size_t i = 0; i < n && i < LISTED; i++) {
+        double value = g->values[all[i].at];
         name_place(x, g, all[i].at % g->positions, name, sizeof name);
-        qkv_str_printf(out, "  layer %2zu, %-28s %8.3f  %4.0f %%\n", all[i].at / g->positions,
-                       name, g->values[all[i].at], 100 * qkv_patch_share(x, g->values[all[i].at]));
+        qkv_str_printf(out, "  layer %*s, %-28s %8.3f  %4.0f %%\n", (int)wide,
+                       g->names[all[i].at / g->positions], name, value,
+                       100 * qkv_patch_share(x, value));
     }
     qkv_free(x->ctx, all);
     return QKV_OK;
@@ -230,7 +236,7 @@ qkv_status qkv_patch_text(const qkv_patch *x, qkv_str *out)
     for (size_t i = 0; i < x->grid_count && !status; i++) {
         const qkv_patch_grid *g = &x->grids[i];
         bool small = g->positions <= LISTED && (x->heads || !axis_of(x, g)->rows);
-        qkv_str_printf(out, "%s.*.%s: %s\n", g->stack, x->place,
+        qkv_str_printf(out, "%s: %s\n", g->pattern,
                        small ? x->heads ? "layers down, heads across"
                                         : "layers down, positions across"
                              : "the activations that matter most, and the share they restore");

@@ -72,6 +72,9 @@ qkv_status qkv__look_filters(qkv__looking *l, const qkv__look_reading *r, const 
 qkv_status qkv__look_nearest(qkv__looking *l, const qkv__look_reading *r, const qkv_pixels *set,
                              const qkv_image *input);
 
+/* Those of positions, filters and neighbours. */
+qkv_status qkv__look_patch_panels(qkv__looking *l);
+
 /* A table of positions. */
 typedef struct {
     qkv_param *param;        /* (lead + positions, width) */

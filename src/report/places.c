@@ -51,34 +51,47 @@ static void list_weights(void *user, const char *name, int sequence, int head, s
     p->shape[3] = S;
 }
 
+static qkv_status pass_sample(qkv_pipeline *p, const qkv_look_input *sample, place_list *list)
+{
+    const qkv__look_kind *kind = qkv__look_kind_of(p, sample);
+    qkv_look_input in = *sample;
+    qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
+    qkv_look found;
+    o.weights = o.panels = false;
+    o.top = 0;
+    if (kind && (kind->can & QKV__CAN_READ_TWO))
+        in.second = "a";
+    qkv_status status = qkv_probe_add(p->tape, NULL, list_place, list);
+    if (!status)
+        status = qkv_attention_probe_add(p->tape, &(qkv_attention_probe){
+            .sequence = -1, .head = -1, .fn = list_weights, .user = list});
+    if (!status)
+        status = qkv_pipeline_look(p, &in, &o, &found);
+    if (!status)
+        qkv_look_free(&found);
+    qkv_probes_clear(p->tape);
+    return status;
+}
+
+/* A model of texts and images passes over each. */
 qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
 {
     enum { SIDE = 16 };
     uint8_t half[SIDE * SIDE * 3];
     const qkv_image grey = {.data = half, .height = SIDE, .width = SIDE, .channels = 3};
     qkv_array series;
-    qkv_look_input sample = {.text = "a", .second = "a", .image = {.image = &grey}};
-    qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
+    qkv_look_input sample = {.text = "a", .image = {.image = &grey}}, text = {.text = "a"};
     place_list list = {.out = out};
-    qkv_look found;
     *out = (qkv_look_places){.ctx = p->ctx};
     memset(half, 127, sizeof half);
-    o.weights = o.panels = false;
-    o.top = 0;
     qkv_status status = qkv__look_sample_rows(p, &series);
     sample.rows = series.data ? &series : NULL;
     if (!status)
-        status = qkv_probe_add(p->tape, NULL, list_place, &list);
-    if (!status)
-        status = qkv_attention_probe_add(p->tape, &(qkv_attention_probe){
-            .sequence = -1, .head = -1, .fn = list_weights, .user = &list});
-    if (!status)
-        status = qkv_pipeline_look(p, &sample, &o, &found);
-    if (!status)
-        qkv_look_free(&found);
+        status = pass_sample(p, &sample, &list);
+    if (!status && qkv__look_kind_of(p, &text) != qkv__look_kind_of(p, &sample))
+        status = pass_sample(p, &text, &list);
     if (!status && list.failed)
         status = QKV_E_MEMORY;
-    qkv_probes_clear(p->tape);
     qkv_array_free(&series);
     if (status)
         qkv_look_places_free(out);

@@ -271,6 +271,8 @@ qkv_status qkv__look_positions(qkv__looking *l)
     bool patches = qkv__look_reading_of(&r, l->p);
     qkv__look_table t = {.param = qkv_params_find(ps, "positions"), .name = "positions",
                          .title = "Similarity of positions"};
+    if (!t.param)
+        t.param = qkv_params_find(ps, "vision.positions");
     if (!t.param && qkv_model_type_of(l->p->model) == qkv_llama_type())
         return add_rotary(l, &t);
     if (!t.param)

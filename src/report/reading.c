@@ -4,6 +4,7 @@
 #include "pipeline/image.h"
 #include "pipeline/image_set.h"
 #include "report/patches.h"
+#include "qkv/clip.h"
 #include "qkv/color.h"
 #include "qkv/mae.h"
 #include "qkv/pixelwise.h"
@@ -36,6 +37,7 @@ bool qkv__look_reading_of(qkv__look_reading *out, const qkv_pipeline *p)
     const void *config = qkv_model_config(p->model);
     const qkv_model_type *type = qkv_model_type_of(p->model);
     const qkv_patches_config *c;
+    const char *weight = "patches.weight";
     bool cct = false, pixelwise = qkv_model_can(p->model, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
     *out = (qkv__look_reading){.lab = qkv_model_can(p->model, QKV_CAN_COLORIZE)};
     if (qkv_model_can(p->model, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES)) {
@@ -48,6 +50,11 @@ bool qkv__look_reading_of(qkv__look_reading *out, const qkv_pipeline *p)
         out->embed = qkv_mae_embed;
         out->format = square_format(p->model, c, c->channels);
         out->format.crop = true;
+    } else if (qkv_model_can(p->model, QKV_CAN_EMBED_BOTH)) {
+        c = &((const qkv_clip_config *)config)->vision;
+        weight = "vision.patches";
+        out->embed = qkv_clip_embed;
+        out->format = *qkv__image_format_of(p->model);
     } else if (pixelwise) {
         c = &((const qkv_pixelwise_config *)config)->trunk;
         out->embed = qkv_pixelwise_embed;
@@ -59,7 +66,7 @@ bool qkv__look_reading_of(qkv__look_reading *out, const qkv_pipeline *p)
     }
     out->side = out->format.height / c->patch;
     out->step = out->window = c->patch;
-    out->weight = qkv_params_find(qkv_model_params(p->model), "patches.weight");
+    out->weight = qkv_params_find(qkv_model_params(p->model), weight);
     if (cct)
         read_by_convolutions(out, config);
     if (cct)

@@ -208,7 +208,7 @@ static qkv_status prepare_filler(qkv__looking *l)
     const qkv_array *rows;
     const qkv_series_config *c = qkv_model_config(l->p->model);
     qkv_look_series *s = &l->out->series;
-    qkv_status status = look_read_rows(l, c->columns, qkv__series_load_gaps, &own, &rows);
+    qkv_status status = look_read_rows(l, c->columns, qkv__series_load, &own, &rows);
     if (!status) {
         size_t all = rows->shape[0], read = all < c->rows ? all : c->rows;
         *s = (qkv_look_series){.columns = c->columns, .targets = c->columns, .first = all - read,
@@ -241,7 +241,7 @@ static qkv_status run_encoder(qkv__looking *l)
 
 const qkv__look_kind qkv__look_filler = {
     .can = QKV_CAN_FILL_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
-    .prepare = prepare_filler, .run = run_encoder};
+    .prepare = prepare_filler, .run = run_encoder, .patch = &qkv__patch_filler};
 
 /* ---- classifiers ----------------------------------------------------------------------------- */
 
@@ -293,4 +293,5 @@ static qkv_status run_series_classes(qkv__looking *l)
 
 const qkv__look_kind qkv__look_series_classes = {
     .can = QKV_CAN_CLASSIFY_SERIES, .attentions = {{"encoder", "attn", 0, 0, false}},
-    .prepare = prepare_series_classes, .run = run_series_classes};
+    .prepare = prepare_series_classes, .run = run_series_classes,
+    .patch = &qkv__patch_series_classes};

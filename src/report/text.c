@@ -38,6 +38,11 @@ static qkv_status encode_axis(qkv__looking *l, size_t axis, const char *text, un
     return status ? status : qkv__look_tokens(l, axis, name);
 }
 
+qkv_status qkv__look_read_text(qkv__looking *l, size_t most)
+{
+    return encode_axis(l, 0, l->in->text, QKV_ENCODE_ADD_SPECIAL, "tokens", most);
+}
+
 static qkv_tensor *axis_ids(const qkv__looking *l, size_t axis)
 {
     return qkv__look_ids(l, axis, 1);
@@ -121,7 +126,7 @@ static qkv_status prepare_lm(qkv__looking *l)
 {
     qkv_model *m = l->p->model;
     size_t most = qkv_lm_has_max_positions(m) ? qkv_lm_positions(m) : 0;
-    return encode_axis(l, 0, l->in->text, QKV_ENCODE_ADD_SPECIAL, "tokens", most);
+    return qkv__look_read_text(l, most);
 }
 
 static qkv_tensor *lm_hidden(qkv__looking *l)
@@ -155,7 +160,7 @@ static size_t bert_positions(const qkv__looking *l)
 
 static qkv_status prepare_words(qkv__looking *l)
 {
-    return encode_axis(l, 0, l->in->text, QKV_ENCODE_ADD_SPECIAL, "tokens", bert_positions(l));
+    return qkv__look_read_text(l, bert_positions(l));
 }
 
 static qkv_tensor *bert_hidden(qkv__looking *l)
@@ -215,8 +220,6 @@ static qkv_status run_text_classes(qkv__looking *l)
     if (l->ids[1].count)
         in.segments = axis_ids(l, 1);
     qkv_tensor *h = qkv_bert_hidden(l->p->model, t, &in);
-    if (qkv_model_can(l->p->model, QKV_CAN_EMBED_TEXT))
-        return qkv_tape_status(t);
     qkv_tensor *y = qkv_bert_class_logits(l->p->model, t, h,
                                           qkv_tensor_ids(t, first, 1, (size_t[]){1}));
     const qkv_real *p = qkv_data(t, qkv_softmax(t, y));
@@ -224,8 +227,7 @@ static qkv_status run_text_classes(qkv__looking *l)
 }
 
 const qkv__look_kind qkv__look_text_classes = {
-    .can = QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT, /* without classes: the pass alone */
-    .attentions = {{"layer", "attn", 0, 0, false}},
+    .can = QKV_CAN_CLASSIFY_TEXT, .attentions = {{"layer", "attn", 0, 0, false}},
     .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions,
     .patch = &qkv__patch_text_classes};
 

@@ -1,15 +1,13 @@
 /* captions.c - vectors of images and of texts in one space, learnt from images with captions. */
 #include <math.h>
-#include <string.h>
 
 #include "qkv/clip.h"
 #include "qkv/embed.h"
 #include "qkv/random.h"
 #include "task/common.h"
-#include "task/packed.h"
 #include "task/vectors.h"
 
-enum { CAPTION, NOTHING, IMAGE, FIELDS, EVAL_ROWS = 4096 }; /* fields of a record; ids at once */
+enum { CAPTION, NOTHING, IMAGE, FIELDS }; /* of a record */
 
 typedef struct {
     qkv__image_task base;
@@ -48,14 +46,6 @@ static size_t *caption_begins(qkv_context *ctx, const qkv_captioned *d)
     if (begins)
         begins[images] = record;
     return begins;
-}
-
-static void add_caption(qkv__packed *p, const qkv_records *r, size_t record)
-{
-    const int32_t *ids;
-    size_t n = qkv_records_get(r, record, CAPTION, &ids);
-    qkv__packed_add(p, ids, n, 0);
-    qkv__packed_end(p);
 }
 
 /* ---- training ---------------------------------------------------------------------------- */
@@ -109,50 +99,18 @@ static qkv_tensor *captions_loss(void *self, qkv_tape *t, const qkv_micro_batch 
     qkv_tensor *pixels = part_images(s, t, part);
     qkv__packed_clear(&s->texts);
     for (size_t i = 0; i < part->count && pixels; i++)
-        add_caption(&s->texts, s->train.captions,
-                    choose_caption(s, s->numbers[i], qkv__first_sample(part) + i));
-    if (!pixels)
+        qkv__packed_field(&s->texts, s->train.captions,
+                          choose_caption(s, s->numbers[i], qkv__first_sample(part) + i), CAPTION);
+    if (!pixels || s->texts.failed)
         return NULL;
     qkv_tensor *images = qkv_clip_images(m, t, pixels);
-    qkv_tensor *texts = qkv__packed_vectors(&s->texts, m, t);
+    qkv_tensor *texts = qkv__text_vectors(&s->texts, m, t);
     if (part->terms && qkv_param_data(log_scale))
         qkv_term_mean(part, "scale", exp((double)*qkv_param_data(log_scale)));
     return qkv__share_of_batch(t, qkv_clip_loss(t, images, texts, qkv_use(t, log_scale)), part);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
-
-/* The vectors of p, which is emptied, into out. */
-static qkv_status caption_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *out)
-{
-    size_t n = p->sequences * qkv__vector_width(m);
-    if (p->failed)
-        return QKV_E_MEMORY;
-    qkv__begin_inference(t);
-    const qkv_real *from = qkv_data(t, qkv__packed_vectors(p, m, t));
-    if (from)
-        memcpy(out, from, n * sizeof *out);
-    qkv__packed_clear(p);
-    return qkv_tape_status(t);
-}
-
-/* Of records (count): out (count, width). */
-static qkv_status caption_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r,
-                                  const size_t *records, size_t count, qkv_real *out)
-{
-    qkv__packed p = {.ctx = qkv_model_context(m)};
-    size_t done = 0;
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        add_caption(&p, r, records[i]);
-        if (p.rows < EVAL_ROWS && i + 1 < count && !p.failed)
-            continue;
-        status = caption_batch(m, t, &p, out + done * qkv__vector_width(m));
-        done = i + 1;
-    }
-    qkv__packed_free(&p);
-    return status;
-}
 
 /* Images that are evaluated, their captions, and the vectors of both. */
 typedef struct {
@@ -206,7 +164,7 @@ static qkv_status evaluate_captions(qkv_model *m, qkv_tape *t, const qkv_caption
     if (!status)
         status = qkv_embed_images(m, t, d->images, e.images, e.n, false, e.x);
     if (!status)
-        status = caption_vectors(m, t, d->captions, e.records, e.m, e.y);
+        status = qkv__field_vectors(m, t, d->captions, CAPTION, e.records, e.m, e.y);
     if (!status)
         status = qkv_recall_many(t, e.x, e.n, e.y, e.begins, width,
                                  exp(-(double)(scale ? *scale : 0)), out);
@@ -221,12 +179,10 @@ static qkv_status captions_evaluate(void *self, qkv_tape *t, size_t limit, qkv_m
     qkv_status status = evaluate_captions(s->base.model, t, &s->valid, limit, &score);
     if (status)
         return status;
-    *out = (qkv_metrics){.item = {{"recall_1", (score.recall1[0] + score.recall1[1]) / 2},
-                                  {"recall_5", (score.recall5[0] + score.recall5[1]) / 2},
-                                  {"loss", score.loss}},
-                         .count = 3, .more_is_better = true,
-                         .scored = qkv__limited(limit, qkv_pixels_count(s->valid.images)),
-                         .units = qkv_pixels_count(s->valid.images)};
+    size_t all = qkv_pixels_count(s->valid.images);
+    *out = (qkv_metrics){.more_is_better = true, .scored = qkv__limited(limit, all), .units = all};
+    qkv__recall_add(out, &score);
+    qkv_metrics_add(out, "loss", score.loss);
     return QKV_OK;
 }
 
@@ -239,7 +195,7 @@ static qkv_status captions_check(const qkv_model *m, const qkv_captioned *d, con
     const qkv_records *r = d->captions;
     size_t vocab, most, last = 0, images = qkv_pixels_count(d->images);
     qkv__vector_limits(m, &vocab, &most);
-    qkv_status status = qkv__vector_images_check(m, d->images, what);
+    qkv_status status = qkv__images_check(m, qkv__vector_trunk(m), d->images, what);
     if (status)
         return status;
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r) || caption_image(r, 0) != 0)

@@ -1,6 +1,5 @@
 /* classify.c - choosing a class for a text, or for a pair of texts. */
 #include "qkv/bert.h"
-#include "qkv/score.h"
 #include "task/common.h"
 #include "task/masking.h"
 #include "task/packed.h"
@@ -101,12 +100,8 @@ static qkv_tensor *classify_loss(void *self, qkv_tape *t, const qkv_micro_batch 
     size_t count = readings(s) * part->count;
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = (double)(readings(s) * part->total)};
-    qkv_cross_entropy_terms terms;
-    o.terms = qkv__terms_of(part, &o, &terms);
-    qkv_tensor *loss = qkv_cross_entropy(t, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
-                                         qkv_tensor_ids(t, s->labels, 1, &count), &o);
-    qkv__report_cross_entropy(part, &o);
-    return loss;
+    return qkv__part_cross_entropy(t, part, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
+                                   qkv_tensor_ids(t, s->labels, 1, &count), &o);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
@@ -154,15 +149,10 @@ static qkv_status classify_evaluate_all(qkv_model *m, qkv_tape *t, const qkv_rec
     size_t n = qkv_records_count(r), count = qkv__limited(limit, n);
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     double sum = 0;
-    *out = (qkv_classify_score){.texts = count};
     qkv_status status = labels ? classify_score_all(m, t, r, count, labels, guesses, &sum)
                                : QKV_E_MEMORY;
-    if (!status) {
-        out->accuracy = qkv_accuracy(guesses, labels, count);
-        out->loss = sum / (double)count;
-        out->f1 = c->classes == 2 ? qkv_f1(guesses, labels, count, 1)
-                                  : qkv_f1_macro(guesses, labels, count, c->classes);
-    }
+    if (!status)
+        *out = qkv__classify_score(guesses, labels, count, c->classes, sum);
     qkv_free(ctx, labels);
     return status;
 }
@@ -196,10 +186,8 @@ static qkv_status task_classify_evaluate(void *self, qkv_tape *t, size_t limit, 
     classify *s = self;
     qkv_classify_score score;
     qkv_status status = classify_evaluate_all(s->model, t, s->valid, limit, &score);
-    *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss},
-                                  {"f1", score.f1}},
-                         .count = 3, .more_is_better = true, .scored = score.texts,
-                         .units = qkv_records_count(s->valid)};
+    if (!status)
+        *out = qkv__classify_metrics(&score, qkv_records_count(s->valid));
     return status;
 }
 

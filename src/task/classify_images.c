@@ -6,8 +6,6 @@
 #include "qkv/score.h"
 #include "task/common.h"
 
-enum { EVAL_PIXELS = 1 << 18 }; /* in one evaluation batch, at least one image */
-
 static const qkv_vit_config *classify_images_config_of(const qkv_model *m)
 {
     return qkv_model_config(m);
@@ -33,25 +31,6 @@ static qkv_tensor *classify_images_loss(void *self, qkv_tape *t, const qkv_micro
 
 /* ---- without training -------------------------------------------------------------------- */
 
-/* Of the images numbered so (n), which fit into one batch. */
-static qkv_tensor *classify_images_logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
-                                          const size_t *images, size_t n)
-{
-    const qkv_image_format *f = qkv_model_image_format(m);
-    qkv__begin_inference(t);
-    qkv_tensor *x = qkv__images_tensor(t, p, n);
-    if (!x)
-        return NULL;
-    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
-    return qkv_vit_logits(m, t, x);
-}
-
-static size_t batch_of(const qkv_pixels *p)
-{
-    size_t size = qkv_pixels_height(p) * qkv_pixels_width(p);
-    return size < EVAL_PIXELS ? EVAL_PIXELS / size : 1;
-}
-
 /* One batch: classes, guesses (n) and the sum of the losses, which is added. */
 static qkv_status classify_images_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
                                                  const size_t *images, size_t n, int32_t *labels,
@@ -60,7 +39,7 @@ static qkv_status classify_images_evaluate_batch(qkv_model *m, qkv_tape *t, cons
     for (size_t i = 0; i < n; i++)
         labels[i] = qkv_pixels_class(p, images[i]);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
-    qkv_tensor *y = classify_images_logits(m, t, p, images, n);
+    qkv_tensor *y = qkv_vit_logits(m, t, qkv__images_values(m, t, p, images, n));
     *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &n), &o));
     return qkv_tape_status(t);
 }
@@ -69,7 +48,7 @@ static qkv_status classify_images_evaluate_all(qkv_model *m, qkv_tape *t, const 
                                                size_t limit, qkv_classify_images_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t n = qkv_pixels_count(p), count = qkv__limited(limit, n), batch = batch_of(p);
+    size_t n = qkv_pixels_count(p), count = qkv__limited(limit, n), batch = qkv__images_batch(p);
     size_t *images = qkv_malloc(ctx, count * sizeof *images);
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     qkv_status status = images && labels ? QKV_OK : QKV_E_MEMORY;
@@ -98,20 +77,12 @@ static qkv_status classify_images_check(qkv_model *m, const qkv_pixels *p, const
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_vit_config *c = classify_images_config_of(m);
-    const qkv_image_format *f = qkv_model_image_format(m);
-    if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
-                        "%zu, and the %s images have %zu", c->trunk.channels,
-                        f ? f->channels : 0, what, qkv_pixels_channels(p));
-    if (qkv_pixels_height(p) % c->trunk.patch || qkv_pixels_width(p) % c->trunk.patch)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s images, %zu x %zu pixels, cannot be cut "
-                        "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
-                        c->trunk.patch);
-    for (size_t i = 0; i < qkv_pixels_count(p) && labelled; i++)
+    qkv_status status = qkv__images_check(m, &c->trunk, p, what);
+    for (size_t i = 0; i < qkv_pixels_count(p) && labelled && !status; i++)
         if (qkv_pixels_class(p, i) < 0 || (size_t)qkv_pixels_class(p, i) >= c->classes)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
                             qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
-    return QKV_OK;
+    return status;
 }
 
 qkv_status qkv_classify_images_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
@@ -129,13 +100,13 @@ qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixe
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
         return QKV_E_ARGUMENT;
-    size_t batch = batch_of(pixels);
+    size_t batch = qkv__images_batch(pixels);
     qkv_status status = classify_images_check(m, pixels, "given", false);
     size_t classes = status ? 0 : classify_images_config_of(m)->classes;
     for (size_t i = 0; i < n && !status; i += batch) {
         size_t count = n - i < batch ? n - i : batch;
-        qkv_tensor *y = qkv_softmax(t, classify_images_logits(m, t, pixels, images + i, count));
-        const qkv_real *p = qkv_data(t, y);
+        qkv_tensor *x = qkv__images_values(m, t, pixels, images + i, count);
+        const qkv_real *p = qkv_data(t, qkv_softmax(t, qkv_vit_logits(m, t, x)));
         status = qkv_tape_status(t);
         if (!status)
             memcpy(probs + i * classes, p, count * classes * sizeof *p);

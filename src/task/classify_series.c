@@ -1,5 +1,4 @@
 /* classify_series.c - choosing a class for a series. */
-#include "qkv/score.h"
 #include "task/common.h"
 
 enum { EVAL_SERIES = 64 }; /* in one evaluation batch */
@@ -56,8 +55,8 @@ static qkv_tensor *classify_series_loss(void *self, qkv_tape *t, const qkv_micro
         const qkv_series_batch in = {.data = p.data, .lengths = p.lengths, .count = part->count};
         qkv_cross_entropy_options o = {.smoothing = s->smoothing,
                                        .normalizer = (double)part->total};
-        y = qkv_series_class_logits(s->model, t, &in);
-        y = qkv_cross_entropy(t, y, qkv_tensor_ids(t, p.labels, 1, &part->count), &o);
+        y = qkv__part_cross_entropy(t, part, qkv_series_class_logits(s->model, t, &in),
+                                    qkv_tensor_ids(t, p.labels, 1, &part->count), &o);
     }
     pick_free(&p, s->ctx);
     return y;
@@ -127,11 +126,7 @@ qkv_status qkv_classify_series_evaluate(qkv_model *m, qkv_tape *t, const qkv_ser
     double sum = 0;
     status = labels ? score_series(m, t, set, count, labels, guesses, &sum) : QKV_E_MEMORY;
     if (!status)
-        *out = (qkv_classify_score){.accuracy = qkv_accuracy(guesses, labels, count),
-                                    .loss = sum / (double)count, .texts = count,
-                                    .f1 = c->classes == 2
-                                              ? qkv_f1(guesses, labels, count, 1)
-                                              : qkv_f1_macro(guesses, labels, count, c->classes)};
+        *out = qkv__classify_score(guesses, labels, count, c->classes, sum);
     qkv_free(ctx, labels);
     return status;
 }
@@ -142,10 +137,8 @@ static qkv_status task_classify_series_evaluate(void *self, qkv_tape *t, size_t 
     labelling *s = self;
     qkv_classify_score score;
     qkv_status status = qkv_classify_series_evaluate(s->model, t, s->valid, limit, &score);
-    *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss},
-                                  {"f1", score.f1}},
-                         .count = 3, .more_is_better = true, .scored = score.texts,
-                         .units = s->valid->count};
+    if (!status)
+        *out = qkv__classify_metrics(&score, s->valid->count);
     return status;
 }
 

@@ -51,6 +51,16 @@ static inline qkv_cross_entropy_terms *qkv__terms_of(const qkv_micro_batch *part
  * whole update's. */
 void qkv__report_cross_entropy(const qkv_micro_batch *part, const qkv_cross_entropy_options *o);
 
+/* Cross-entropy of a part whose options' normalizer is the whole update's; reports its terms. */
+qkv_tensor *qkv__part_cross_entropy(qkv_tape *t, const qkv_micro_batch *part, qkv_tensor *logits,
+                                    qkv_tensor *targets, qkv_cross_entropy_options *o);
+
+/* What guesses (count) of these labels are worth; loss: the sum of -log p of the labels. */
+qkv_classify_score qkv__classify_score(const int32_t *guesses, const int32_t *labels, size_t count,
+                                       size_t classes, double loss);
+/* As metrics of an evaluation of held-out texts or series, which are `all`. */
+qkv_metrics qkv__classify_metrics(const qkv_classify_score *s, size_t all);
+
 /* How many of `all` an evaluation reads, and the i-th of `count` that lie evenly over all. */
 static inline size_t qkv__limited(size_t limit, size_t all)
 {
@@ -89,5 +99,15 @@ void qkv__image_task_destroy(void *self);
 
 /* Uninitialised, for n images of the set: (n, height, width, channels). */
 qkv_tensor *qkv__images_tensor(qkv_tape *t, const qkv_pixels *p, size_t n);
+/* Begins an inference with n images of the set, as the model reads them; images: their numbers. */
+qkv_tensor *qkv__images_values(const qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                               const size_t *images, size_t n);
+/* How many images of the set one such inference takes, at least 1. */
+size_t qkv__images_batch(const qkv_pixels *p);
+
+/* The model is told how to read images of these channels, and can cut those of the set into the
+ * trunk's patches; else an error, which calls them WHAT images. */
+qkv_status qkv__images_check(const qkv_model *m, const qkv_patches_config *trunk,
+                             const qkv_pixels *p, const char *what);
 
 #endif

@@ -1,13 +1,11 @@
 /* embed.c - vectors of texts, learnt from pairs that mean the same. */
-#include <string.h>
-
 #include "qkv/bert.h"
 #include "qkv/embed.h"
 #include "task/common.h"
 #include "task/masking.h"
-#include "task/packed.h"
+#include "task/vectors.h"
 
-enum { EVAL_ROWS = 4096, SIDES = 2 }; /* ids in one evaluation batch; fields of a record */
+enum { SIDES = 2 }; /* fields of a record */
 
 typedef struct {
     qkv_context *ctx;
@@ -20,15 +18,6 @@ typedef struct {
 } embed;
 
 qkv_embed_options qkv_embed_defaults(void) { return (qkv_embed_options){.temperature = 0.05}; }
-
-/* Adds a side of a record. */
-static void add_side(qkv__packed *p, const qkv_records *r, size_t record, size_t side)
-{
-    const int32_t *ids;
-    size_t n = qkv_records_get(r, record, side, &ids);
-    qkv__packed_add(p, ids, n, 0);
-    qkv__packed_end(p);
-}
 
 /* ---- training ---------------------------------------------------------------------------- */
 
@@ -59,7 +48,7 @@ static bool embed_make_part(embed *s, const qkv_micro_batch *part)
         for (size_t i = 0; i < part->count; i++) {
             uint64_t sample = qkv__first_sample(part) + i;
             size_t row = p->rows;
-            add_side(p, s->train, embed_record_of(s, sample), side);
+            qkv__packed_field(p, s->train, embed_record_of(s, sample), side);
             if (s->masking.share > 0 && !p->failed)
                 qkv__masking_drop(&s->masking, sample | (uint64_t)side << 63, p->ids + row,
                                   p->rows - row);
@@ -76,7 +65,7 @@ static qkv_tensor *embed_loss(void *self, qkv_tape *t, const qkv_micro_batch *pa
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_row = ids_before(s, part),
                         .samples = SIDES * n};
     qkv_tape_randomness(t, &r);
-    qkv_tensor *x = qkv__packed_vectors(&s->texts, s->model, t);
+    qkv_tensor *x = qkv__text_vectors(&s->texts, s->model, t);
     qkv_tensor *q = qkv_slice(t, x, 0, 0, n), *k = qkv_slice(t, x, 0, n, SIDES * n);
     qkv_tensor *there = qkv_infonce_loss(t, q, k, s->o.temperature);
     qkv_tensor *back = qkv_infonce_loss(t, k, q, s->o.temperature);
@@ -85,48 +74,16 @@ static qkv_tensor *embed_loss(void *self, qkv_tape *t, const qkv_micro_batch *pa
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
-/* The vectors of p, which is emptied, into out. */
-static qkv_status read_vectors(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *out)
-{
-    size_t n = p->sequences * ((const qkv_bert_config *)qkv_model_config(m))->width;
-    if (p->failed)
-        return QKV_E_MEMORY;
-    qkv__begin_inference(t);
-    const qkv_real *from = qkv_data(t, qkv__packed_vectors(p, m, t));
-    if (from)
-        memcpy(out, from, n * sizeof *out);
-    qkv__packed_clear(p);
-    return qkv_tape_status(t);
-}
-
-/* A side of `count` records, evenly spaced: out (count, width). */
-static qkv_status side_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t side,
-                               size_t count, qkv_real *out)
-{
-    size_t width = ((const qkv_bert_config *)qkv_model_config(m))->width, done = 0;
-    qkv__packed p = {.ctx = qkv_model_context(m)};
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        add_side(&p, r, qkv__evenly(i, count, qkv_records_count(r)), side);
-        if (p.rows < EVAL_ROWS && i + 1 < count && !p.failed)
-            continue;
-        status = read_vectors(m, t, &p, out + done * width);
-        done = i + 1;
-    }
-    qkv__packed_free(&p);
-    return status;
-}
-
 static qkv_status evaluate_pairs(qkv_model *m, qkv_tape *t, const qkv_records *r,
                                  const qkv_embed_options *o, size_t limit, qkv_recall_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t width = ((const qkv_bert_config *)qkv_model_config(m))->width;
+    size_t width = qkv__vector_width(m);
     size_t n = qkv__limited(limit, qkv_records_count(r));
     qkv_real *x = qkv_calloc(ctx, SIDES * n, width * sizeof *x);
     qkv_status status = x ? QKV_OK : QKV_E_MEMORY;
     for (size_t side = 0; side < SIDES && !status; side++)
-        status = side_vectors(m, t, r, side, n, x + side * n * width);
+        status = qkv__field_vectors(m, t, r, side, NULL, n, x + side * n * width);
     if (!status)
         status = qkv_recall(t, x, x + n * width, n, width, o->temperature, out);
     qkv_free(ctx, x);
@@ -191,11 +148,10 @@ static qkv_status task_embed_evaluate(void *self, qkv_tape *t, size_t limit, qkv
     qkv_status status = evaluate_pairs(s->model, t, s->valid, &s->o, limit, &score);
     if (status)
         return status;
-    *out = (qkv_metrics){.item = {{"recall_1", (score.recall1[0] + score.recall1[1]) / 2},
-                                  {"recall_5", (score.recall5[0] + score.recall5[1]) / 2},
-                                  {"loss", score.loss}},
-                         .count = 3, .more_is_better = true, .scored = score.pairs,
+    *out = (qkv_metrics){.more_is_better = true, .scored = score.pairs,
                          .units = qkv_records_count(s->valid)};
+    qkv__recall_add(out, &score);
+    qkv_metrics_add(out, "loss", score.loss);
     return QKV_OK;
 }
 

@@ -197,8 +197,7 @@ static qkv_status evaluate_windows(qkv_model *m, qkv_tape *t, const qkv_series *
             at[i] = w->start + (done + i) * w->total / w->count;
             windows[i] = s->data + at[i] * s->columns;
         }
-        qkv_tape_reset(t);
-        qkv_tape_mode(t, false, false);
+        qkv__begin_inference(t);
         const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, windows, B));
         if (!y)
             return qkv_tape_status(t);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "qkv/bert.h"
-#include "qkv/clip.h"
 
 void qkv__packed_free(qkv__packed *p)
 {
@@ -48,6 +47,14 @@ void qkv__packed_end(qkv__packed *p)
     p->offsets[++p->sequences] = (int32_t)p->rows;
 }
 
+void qkv__packed_field(qkv__packed *p, const qkv_records *r, size_t record, size_t field)
+{
+    const int32_t *ids;
+    size_t n = qkv_records_get(r, record, field, &ids);
+    qkv__packed_add(p, ids, n, 0);
+    qkv__packed_end(p);
+}
+
 void qkv__packed_record(qkv__packed *p, const qkv_records *r, size_t record, size_t fields)
 {
     for (size_t f = 0; f < fields; f++) {
@@ -67,19 +74,6 @@ qkv_tensor *qkv__packed_hidden(const qkv__packed *p, qkv_model *m, qkv_tape *t)
                          .segments = qkv_tensor_ids(t, p->segments, 2, shape),
                          .sequences = p->sequences, .offsets = p->offsets};
     return qkv_bert_hidden(m, t, &in);
-}
-
-qkv_tensor *qkv__packed_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t)
-{
-    const size_t shape[] = {1, p->rows};
-    if (p->failed)
-        return NULL;
-    if (qkv_model_can(m, QKV_CAN_EMBED_BOTH))
-        return qkv_clip_texts(m, t, qkv_tensor_ids(t, p->ids, 2, shape), p->sequences,
-                              p->offsets);
-    const qkv_bert_input in = {.ids = qkv_tensor_ids(t, p->ids, 2, shape),
-                               .sequences = p->sequences, .offsets = p->offsets};
-    return qkv_bert_vectors(m, t, &in, qkv_bert_hidden(m, t, &in));
 }
 
 /* The fewest and the most ids in the first fields of a record. */

@@ -69,12 +69,8 @@ static qkv_tensor *segment_loss(void *self, qkv_tape *t, const qkv_micro_batch *
     qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
                                    .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
-    qkv_cross_entropy_terms terms;
-    o.terms = qkv__terms_of(part, &o, &terms);
-    qkv_tensor *y = qkv_cross_entropy(t, qkv_pixelwise_forward(model, t, x),
-                                      qkv_tensor_ids(t, targets, 3, shape), &o);
-    qkv__report_cross_entropy(part, &o);
-    return y;
+    return qkv__part_cross_entropy(t, part, qkv_pixelwise_forward(model, t, x),
+                                   qkv_tensor_ids(t, targets, 3, shape), &o);
 }
 
 /* ---- evaluating ------------------------------------------------------------------------------ */

@@ -1,9 +1,15 @@
 /* vectors.c - models that give vectors: encoders of texts, of images, and of both. */
 #include "task/vectors.h"
 
+#include <string.h>
+
 #include "qkv/bert.h"
 #include "qkv/clip.h"
 #include "qkv/vit.h"
+#include "task/common.h"
+
+enum { EVAL_ROWS = 4096 }; /* ids that are read at once */
+static const double EPS = 1e-12;
 
 size_t qkv__vector_width(const qkv_model *m)
 {
@@ -34,25 +40,60 @@ const qkv_patches_config *qkv__vector_trunk(const qkv_model *m)
                                                 : &((const qkv_vit_config *)c)->trunk;
 }
 
+qkv_tensor *qkv__text_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t)
+{
+    const size_t shape[] = {1, p->rows};
+    if (p->failed)
+        return NULL;
+    if (qkv_model_can(m, QKV_CAN_EMBED_BOTH))
+        return qkv_clip_texts(m, t, qkv_tensor_ids(t, p->ids, 2, shape), p->sequences,
+                              p->offsets);
+    const qkv_bert_input in = {.ids = qkv_tensor_ids(t, p->ids, 2, shape),
+                               .sequences = p->sequences, .offsets = p->offsets};
+    return qkv_bert_vectors(m, t, &in, qkv_bert_hidden(m, t, &in));
+}
+
 qkv_tensor *qkv__image_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *pixels)
 {
     return qkv_model_can(m, QKV_CAN_EMBED_BOTH) ? qkv_clip_images(m, t, pixels)
                                                 : qkv_vit_vectors(m, t, pixels);
 }
 
-qkv_status qkv__vector_images_check(const qkv_model *m, const qkv_pixels *p,
-                                    const char *what)
+qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, bool unit,
+                                  qkv_real *out)
 {
-    const qkv_patches_config *c = qkv__vector_trunk(m);
-    const qkv_image_format *f = qkv_model_image_format(m);
-    size_t patch = c->patch ? c->patch : 1;
-    if (!f || f->channels != c->channels || qkv_pixels_channels(p) != c->channels)
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the model reads %zu channels; it is "
-                        "told how for %zu, and the %s images have %zu", c->channels,
-                        f ? f->channels : 0, what, qkv_pixels_channels(p));
-    if (qkv_pixels_height(p) % patch || qkv_pixels_width(p) % patch || !qkv_pixels_count(p))
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images, %zu of %zu x %zu "
-                        "pixels, cannot be cut into patches of %zu", what, qkv_pixels_count(p),
-                        qkv_pixels_width(p), qkv_pixels_height(p), patch);
-    return QKV_OK;
+    size_t n = p->sequences * qkv__vector_width(m);
+    if (p->failed)
+        return QKV_E_MEMORY;
+    qkv__begin_inference(t);
+    qkv_tensor *x = qkv__text_vectors(p, m, t);
+    const qkv_real *from = qkv_data(t, unit ? qkv_l2_normalize(t, x, EPS) : x);
+    if (from)
+        memcpy(out, from, n * sizeof *out);
+    qkv__packed_clear(p);
+    return qkv_tape_status(t);
+}
+
+qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
+                              const size_t *records, size_t count, qkv_real *out)
+{
+    qkv__packed p = {.ctx = qkv_model_context(m)};
+    size_t done = 0;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        qkv__packed_field(&p, r, records ? records[i] : qkv__evenly(i, count, qkv_records_count(r)),
+                          field);
+        if (p.rows < EVAL_ROWS && i + 1 < count && !p.failed)
+            continue;
+        status = qkv__text_vectors_read(&p, m, t, false, out + done * qkv__vector_width(m));
+        done = i + 1;
+    }
+    qkv__packed_free(&p);
+    return status;
+}
+
+void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s)
+{
+    qkv_metrics_add(m, "recall_1", (s->recall1[0] + s->recall1[1]) / 2);
+    qkv_metrics_add(m, "recall_5", (s->recall5[0] + s->recall5[1]) / 2);
 }

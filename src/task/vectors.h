@@ -2,8 +2,10 @@
 #ifndef QKV_SRC_TASK_VECTORS_H
 #define QKV_SRC_TASK_VECTORS_H
 
+#include "qkv/embed.h"
 #include "qkv/model.h"
 #include "qkv/pixels.h"
+#include "task/packed.h"
 
 /* Numbers of a vector, of a model with QKV_CAN_EMBED_TEXT, _IMAGES or _BOTH. */
 size_t qkv__vector_width(const qkv_model *m);
@@ -15,11 +17,20 @@ void qkv__vector_limits(const qkv_model *m, size_t *vocab, size_t *length);
 /* Of those that read images: how they cut them. */
 const qkv_patches_config *qkv__vector_trunk(const qkv_model *m);
 
+/* (sequences, width) of texts of segment 0 alone, not normalised; p must stay as it is until the
+ * step ends. */
+qkv_tensor *qkv__text_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t);
 /* pixels (B, H, W, channels) -> (B, width), not normalised. */
 qkv_tensor *qkv__image_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 
-/* The model is told how to read images of these channels, and can cut those of the set into
- * patches; else an error, which calls them WHAT images. */
-qkv_status qkv__vector_images_check(const qkv_model *m, const qkv_pixels *p, const char *what);
+/* Reads the vectors of p's texts, of length 1 if `unit`, into out (sequences, width). Empties p. */
+qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, bool unit,
+                                  qkv_real *out);
+/* Those of a field of `count` records, whose numbers are in `records`; NULL: evenly over all. */
+qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
+                              const size_t *records, size_t count, qkv_real *out);
+
+/* Adds recall_1 and recall_5, the means over both directions. */
+void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s);
 
 #endif

@@ -11,7 +11,6 @@
 enum {
     VIEWS = 2,
     LAYERS = 2,           /* of the projection */
-    EVAL_PIXELS = 1 << 18, /* in one evaluation batch, at least one image */
     EVAL_BATCH = 128,     /* images whose views are told apart */
     NEIGHBOURS = 10
 };
@@ -114,13 +113,7 @@ static qkv_tensor *views_loss(void *self, qkv_tape *t, const qkv_micro_batch *pa
 static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *images,
                              size_t n, bool unit, qkv_real *out)
 {
-    const qkv_image_format *f = qkv_model_image_format(m);
-    qkv__begin_inference(t);
-    qkv_tensor *x = qkv__images_tensor(t, p, n);
-    if (!x)
-        return qkv_tape_status(t);
-    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
-    qkv_tensor *y = qkv__image_vectors(m, t, x);
+    qkv_tensor *y = qkv__image_vectors(m, t, qkv__images_values(m, t, p, images, n));
     const qkv_real *from = qkv_data(t, unit ? qkv_l2_normalize(t, y, EPS) : y);
     if (from)
         memcpy(out, from, n * qkv__vector_width(m) * sizeof *out);
@@ -132,10 +125,9 @@ qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES | QKV_CAN_EMBED_BOTH))
         return QKV_E_ARGUMENT;
-    size_t pixels_each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels), numbers[EVAL_BATCH];
-    size_t batch = pixels_each < EVAL_PIXELS ? EVAL_PIXELS / pixels_each : 1;
+    size_t numbers[EVAL_BATCH], batch = qkv__images_batch(pixels);
     batch = batch < EVAL_BATCH ? batch : EVAL_BATCH;
-    qkv_status status = qkv__vector_images_check(m, pixels, "given");
+    qkv_status status = qkv__images_check(m, qkv__vector_trunk(m), pixels, "given");
     for (size_t i = 0; i < n && !status; i += batch) {
         size_t some = n - i < batch ? n - i : batch;
         for (size_t k = 0; k < some; k++)
@@ -147,14 +139,6 @@ qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
-
-static bool views_labelled(const qkv_pixels *p)
-{
-    for (size_t i = 0; i < qkv_pixels_count(p); i++)
-        if (qkv_pixels_class(p, i) < 0)
-            return false;
-    return qkv_pixels_classes(p) > 1;
-}
 
 /* Of `count` held-out images, evenly spaced, among each other. */
 static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accuracy)
@@ -200,7 +184,7 @@ static qkv_status views_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metr
 {
     views *s = self;
     size_t all = qkv_pixels_count(s->base.valid), count = qkv__limited(limit, all);
-    bool labelled = views_labelled(s->base.valid);
+    bool labelled = qkv_pixels_labelled(s->base.valid);
     double knn = 0, loss = 0;
     qkv_status status = labelled ? views_knn(s, t, count, &knn) : QKV_OK;
     if (!status)
@@ -266,9 +250,9 @@ qkv_status qkv_task_embed_images(qkv_task *out, qkv_model *model, const qkv_pixe
         return QKV_E_ARGUMENT;
     qkv_status status = views_check_options(ctx, &o);
     if (!status)
-        status = qkv__vector_images_check(model, train, "training");
+        status = qkv__images_check(model, qkv__vector_trunk(model), train, "training");
     if (!status && valid)
-        status = qkv__vector_images_check(model, valid, "held-out");
+        status = qkv__images_check(model, qkv__vector_trunk(model), valid, "held-out");
     views *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
         return status;

@@ -78,8 +78,10 @@ static qkv_status wordpiece_encode(qkv_tokenizer *t, const char *piece, size_t l
             return QKV_E_MEMORY;
         at += n;
     }
-    if (w->word.failed)
+    if (w->word.failed) {
+        qkv_str_free(&w->word); /* the next word begins anew */
         return QKV_E_MEMORY;
+    }
     if (known)
         return QKV_OK;
     out->count = before;

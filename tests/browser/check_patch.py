@@ -7,7 +7,7 @@ import sys
 
 from browser import Browser, check, finish, near
 
-qkv, work, photo, other = sys.argv[1:5]
+qkv, work, photo, other, drawn = sys.argv[1:6]
 shots = os.environ["QKV_SHOTS"]
 HOSTILE = "the <script>window.hacked = 1</script> \"cat'\" \u202e"
 READY = "[...document.querySelectorAll('[id^=patch]')].filter(e => e.tagName !== 'SCRIPT')" \
@@ -82,4 +82,32 @@ with Browser() as b:
         check("[CLS]" in told(b), model + ": the class token is told")
         near([number(b)], [values[1][0]], 1e-4, model + ": the class token")
         b.screenshot(os.path.join(shots, f"patch-{model}.png"))
+
+    # A VQGAN: both towers, whose layers have names; a prior: what it reads before the codes.
+    answer, page = patched("codes", photo, "--patch", drawn, "--place", "mid.*")
+    b.open(page)
+    b.wait(READY, "codes: the grids")
+    check(abs(answer["clean"] - answer["corrupt"]) > 1e-3, "codes: the answers differ")
+    for i, grid in enumerate(answer["grids"]):
+        check(grid["layers"] == ["mid.block_1", "mid.attn_1", "mid.block_2"],
+              f"codes: the layers of the {grid['stack']}: {grid['layers']}")
+        b.js(f"document.querySelectorAll('#patch{i} [data-key=patch-{i}-1] rect')[5].dispatchEvent("
+             "new MouseEvent('click', {bubbles: true}))")
+        check(state(b, i) == [1, 5], "codes: the mouse chooses a code's square")
+        check(told(b, i).startswith("Layer mid.attn_1, patch "), "codes: " + told(b, i))
+        near([number(b, i)], [grid["values"][1][5]], 1e-4, "codes: " + grid["stack"])
+    b.screenshot(os.path.join(shots, "patch-codes.png"))
+    answer, page = patched("prior", photo, "--patch", drawn)
+    b.open(page)
+    b.wait(READY, "prior: the grid")
+    values = answer["grids"][0]["values"]
+    b.js("document.querySelectorAll('#patch0 [data-key=patch-0-1] rect')[2].dispatchEvent("
+         "new MouseEvent('click', {bubbles: true}))")
+    check(state(b) == [1, 3], "prior: the third code is position 3")
+    near([number(b)], [values[1][3]], 1e-4, "prior: by mouse")
+    b.js("document.querySelector('#patch0 svg').focus()")
+    b.key("Home")
+    check(", start: " in told(b), "prior: the start is told: " + told(b))
+    near([number(b)], [values[1][0]], 1e-4, "prior: the start")
+    b.screenshot(os.path.join(shots, "patch-prior.png"))
 finish()

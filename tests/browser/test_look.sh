@@ -5,24 +5,11 @@
 set -eu
 # shellcheck source=tests/support/browser.sh
 . "$QKV_SOURCE/tests/support/browser.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 cd "$work"
 
-i=0
-while [ $i -lt 200 ]; do
-    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
-    i=$((i + 1))
-done >text
-sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
-draw_bars 1 64 bars-images-idx3-ubyte
-label_bars 64 bars-labels-idx1-ubyte
-# train NAME WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    "$QKV" train "$@" --out "$name" --model nano --steps 2 --threads 1 --quiet >answer
-}
+learning_files 200
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
 train tr translate --source text --target german --vocab 300

@@ -4,8 +4,8 @@
 set -eu
 # shellcheck source=tests/support/browser.sh
 . "$QKV_SOURCE/tests/support/browser.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 cd "$work"
 
 images=$QKV_SOURCE/tests/golden/images
@@ -17,12 +17,6 @@ cp "$images/type0-1bit.png" masks/b.png
 cp "$images/type2-16bit.png" "$images/type0-8bit.png" set/
 draw_bars 1 64 bars-images-idx3-ubyte
 label_bars 64 bars-labels-idx1-ubyte
-# train NAME WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    "$QKV" train "$@" --out "$name" --model nano --steps 3 --threads 1 --quiet >answer
-}
 train parts segment --images photos --masks masks --size 16 --set patch_size=4 --valid-last 1
 train color colorize --images bars-images-idx3-ubyte --size 16 --set patch_size=4
 train mae reconstruct --images bars-images-idx3-ubyte --size 16 --set patch_size=4

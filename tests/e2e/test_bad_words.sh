@@ -158,7 +158,8 @@ names.csv: expected rows of numbers, found none|train forecast --data names.csv 
 no column "nope"|train forecast --data rows.csv --columns wave,nope --out new FAST
 a context of 24 rows cannot be cut into patches of 7|
     train forecast --data rows.csv --context 24 --horizon 6 --patch 7 --out new FAST
-words: a bert model does not forecast|train forecast --data rows.csv --init words --out new FAST
+a qkv_forecast model expected, words holds a bert|
+    train forecast --data rows.csv --init words --out new FAST
 load.csv: no column "wave"|forecast series --file load.csv
 few.csv: the model forecasts from 24 rows|forecast series --file few.csv
 mt: a marian model does not forecast|forecast mt

@@ -1,16 +1,8 @@
 #!/bin/sh
 # test_classify_series.sh - train classify, classify and eval of series: two channels, unequal
 # lengths, missing values; an easy problem is learnt; resuming to the same bits; what is refused.
-set -u
-failed=0
-out=$(mktemp -d) || exit 1
-trap 'rm -rf "$out"' EXIT
-cd "$out" || exit 1
-
-bad() {
-    echo "$*"
-    failed=1
-}
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
 
 # Slow and quick waves of 12 to 23 steps of two values; the length says nothing of the class.
 awk 'BEGIN { for (i = 0; i < 400; i++) {
@@ -25,59 +17,41 @@ small="--channels 2 --patch 2 --set d_model=16 --set encoder_layers=1 --batch 16
 
 # shellcheck disable=SC2086 # several words
 "$QKV" train classify --data waves.csv $small --lr 3e-3 --steps 300 --out model --json \
-    >train.json 2>errors || bad "train classify: $(cat errors)"
-grep -q '2 classes; 360 series to learn from, 40 held out' errors || bad "$(head -1 errors)"
-"$QKV" eval model --threads 1 --json >eval.json || bad "eval"
-accuracy=$(sed 's/.*"accuracy": \([^,]*\),.*/\1/' eval.json)
-awk "BEGIN { exit !($accuracy > 0.9) }" || bad "accuracy: $(cat eval.json)"
-"$QKV" eval model --threads 1 --json --file waves.csv >whole.json || bad "eval --file"
-grep -q '"series": 400' whole.json || bad "eval --file: $(cat whole.json)"
-"$QKV" classify model bare.csv --threads 1 >labels || bad "classify"
-[ "$(cut -f1 labels | tr '\n' ' ')" = "slow quick slow quick " ] || bad "labels: $(cat labels)"
-"$QKV" classify model bare.csv --threads 1 --json >answer || bad "classify --json"
+    >train.json 2>errors || fail "train classify: $(cat errors)"
+grep -q '2 classes; 360 series to learn from, 40 held out' errors || fail "$(head -1 errors)"
+"$QKV" eval model --threads 1 --json >eval.json || fail "eval"
+above "$(field accuracy eval.json)" 0.9 || fail "accuracy: $(cat eval.json)"
+"$QKV" eval model --threads 1 --json --file waves.csv >whole.json || fail "eval --file"
+grep -q '"series": 400' whole.json || fail "eval --file: $(cat whole.json)"
+"$QKV" classify model bare.csv --threads 1 >labels || fail "classify"
+[ "$(cut -f1 labels | tr '\n' ' ')" = "slow quick slow quick " ] || fail "labels: $(cat labels)"
+"$QKV" classify model bare.csv --threads 1 --json >answer || fail "classify --json"
 grep -q '^{"label": "slow", "probs": {"slow": [0-9.e-]*, "quick": [0-9.e-]*}}$' answer ||
-    bad "json: $(head -1 answer)"
+    fail "json: $(head -1 answer)"
 
 # Looking inside: what is printed of the first series.
-"$QKV" look model bare.csv --threads 1 --quiet >shown || bad "look"
-grep -q '^   weights |' shown || bad "look: $(cat shown)"
-"$QKV" look model bare.csv --threads 1 --json >shown || bad "look --json"
-grep -q '"classes": \[{"label": "slow"' shown || bad "look --json: $(cat shown)"
+"$QKV" look model bare.csv --threads 1 --quiet >shown || fail "look"
+grep -q '^   weights |' shown || fail "look: $(cat shown)"
+"$QKV" look model bare.csv --threads 1 --json >shown || fail "look --json"
+grep -q '"classes": \[{"label": "slow"' shown || fail "look --json: $(cat shown)"
 
-run="train classify --data waves.csv $small --steps 60 --eval-every 20 --seed 3 --quiet"
 # shellcheck disable=SC2086
-"$QKV" $run --out whole || bad "60 steps"
-# shellcheck disable=SC2086
-"$QKV" $run --out parts &
-pid=$!
-while kill -0 $pid 2>errors && ! [ -s parts/train/metrics.jsonl ]; do sleep 0.02; done
-kill -INT $pid 2>errors
-wait $pid
-# shellcheck disable=SC2086
-"$QKV" $run --out parts --resume || bad "resume"
-cmp whole/model.safetensors parts/model.safetensors || bad "resumed to other bits"
+goes_on 20 whole parts train classify --data waves.csv $small --steps 60 \
+    --eval-every 20 --seed 3 --quiet
 
-# refuse SENTENCE WORDS... : exit 1, and the sentence.
-refuse() {
-    sentence=$1
-    shift
-    "$QKV" "$@" >answer 2>errors
-    [ $? -eq 1 ] || bad "$*: exit 1 expected"
-    grep -q -- "$sentence" errors || bad "$*: \"$sentence\" expected, found $(cat errors)"
-}
 printf 'a,1,2\nb,3,x\n' >word.csv
 printf 'a,1,2\nb,3\n' >odd.csv
 printf 'a,1,2\na,3,4\n' >one.csv
 printf 'other,1,2\n' >other.csv
-refuse 'word.csv: line 2, value 2: expected a finite number, found "x"' \
+refused 1 'word.csv: line 2, value 2: expected a finite number, found "x"' \
     train classify --data word.csv --out new
-refuse 'odd.csv: line 2: expected values of steps of 2 each, found 1' \
+refused 1 'odd.csv: line 2: expected values of steps of 2 each, found 1' \
     train classify --data odd.csv --channels 2 --out new
 printf '7,1,2,3,4\n' >labelled.csv
-refuse 'labelled.csv: line 1: expected values of steps of 2 each without a label, found 5' \
+refused 1 'labelled.csv: line 1: expected values of steps of 2 each without a label, found 5' \
     classify model labelled.csv
-refuse 'at least 2 labels expected' train classify --data one.csv --valid-last 0 --out new
-refuse 'the model has no class "other"' eval model --file other.csv
-refuse 'begin anew' train classify --data waves.csv --init model --out new
-[ ! -e new ] || bad "something was written"
+refused 1 'at least 2 labels expected' train classify --data one.csv --valid-last 0 --out new
+refused 1 'the model has no class "other"' eval model --file other.csv
+refused 1 'begin anew' train classify --data waves.csv --init model --out new
+[ ! -e new ] || fail "something was written"
 exit $failed

@@ -1,6 +1,5 @@
 /* test_killed_run.c - what a run leaves that is killed with SIGKILL in the middle: its log, its
- * event file and its samples are readable, and once it has been resumed no step is there twice.
- * The event file is read by a reader of the format that shares nothing with the writer. */
+ * event file and its samples are readable, and once it has been resumed no step is there twice. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,10 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <qkv.h>
+#include "event_file.h"
 
 enum { STEPS = 150, KILLED_AT = 93, LOGGED = 90, EVERY = 20 /* and saved */ };
-enum { MOST = 4096, TAG = 96 };
 static char dir[64], straight[64];
 
 /* ---- a run --------------------------------------------------------------------------------- */
@@ -107,182 +105,6 @@ static qkv_context *one_thread(void)
     return ctx;
 }
 
-/* ---- a strict reader of event files --------------------------------------------------------- */
-
-static uint32_t masked(const uint8_t *p, size_t n)
-{
-    uint32_t crc = 0xffffffff;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= p[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0x82f63b78 : crc >> 1;
-    }
-    crc = ~crc;
-    return (crc >> 15 | crc << 17) + 0xa282ead8;
-}
-
-static uint64_t little(const uint8_t *p, size_t n)
-{
-    uint64_t x = 0;
-    while (n-- > 0)
-        x = x << 8 | p[n];
-    return x;
-}
-
-/* A field of a message; len and data of bytes, else value. */
-typedef struct {
-    uint32_t number, type;
-    uint64_t value, len;
-    const uint8_t *data;
-} field;
-
-static uint64_t varint(const uint8_t **p, const uint8_t *end)
-{
-    uint64_t x = 0;
-    for (unsigned shift = 0;; shift += 7) {
-        assert_true(*p < end && shift < 70);
-        uint8_t byte = *(*p)++;
-        x |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return x;
-    }
-}
-
-static field next_field(const uint8_t **p, const uint8_t *end)
-{
-    uint64_t key = varint(p, end);
-    field f = {(uint32_t)(key >> 3), (uint32_t)(key & 7), 0, 0, NULL};
-    size_t fixed = f.type == 1 ? 8 : f.type == 5 ? 4 : 0;
-    if (f.type == 0) {
-        f.value = varint(p, end);
-    } else if (fixed) {
-        assert_true((size_t)(end - *p) >= fixed);
-        f.value = little(*p, fixed);
-        *p += fixed;
-    } else {
-        assert_int_equal(f.type, 2);
-        f.len = varint(p, end);
-        assert_true(f.len <= (uint64_t)(end - *p));
-        f.data = *p;
-        *p += f.len;
-    }
-    return f;
-}
-
-/* What an event says: a number, or the bytes of a text or an image. */
-typedef struct {
-    uint64_t step;
-    char tag[TAG];
-    float number;
-    const uint8_t *data;
-    size_t len;
-    bool image, text, seen;
-} value;
-
-typedef struct {
-    value items[MOST];
-    size_t count, starts;
-    uint8_t *bytes;
-} events;
-
-static void read_text(const field *tensor, value *v)
-{
-    for (const uint8_t *p = tensor->data, *end = p + tensor->len; p < end;) {
-        field f = next_field(&p, end);
-        assert_true(f.number != 1 || f.value == 7); /* DT_STRING */
-        if (f.number == 8) {
-            v->data = f.data;
-            v->len = f.len;
-        }
-    }
-}
-
-static void read_image(const field *image, value *v)
-{
-    for (const uint8_t *p = image->data, *end = p + image->len; p < end;) {
-        field f = next_field(&p, end);
-        assert_true(f.number > 2 || f.value == 2); /* 2 x 2 pixels */
-        assert_true(f.number != 3 || f.value == 3);
-        if (f.number == 4) {
-            v->data = f.data;
-            v->len = f.len;
-        }
-    }
-}
-
-static void read_value(const field *in, uint64_t step, events *out)
-{
-    assert_true(out->count < MOST);
-    value *v = &out->items[out->count++];
-    *v = (value){.step = step};
-    for (const uint8_t *p = in->data, *end = p + in->len; p < end;) {
-        field f = next_field(&p, end);
-        uint32_t bits = (uint32_t)f.value;
-        if (f.number == 1) {
-            assert_true(f.len < TAG);
-            memcpy(v->tag, f.data, f.len);
-        } else if (f.number == 2) {
-            memcpy(&v->number, &bits, sizeof bits);
-        } else if (f.number == 4) {
-            v->image = true;
-            read_image(&f, v);
-        } else if (f.number == 8) {
-            v->text = true;
-            read_text(&f, v);
-        } else {
-            assert_int_equal(f.number, 9); /* metadata: {plugin_data {plugin_name "text"}} */
-            assert_memory_equal(f.data, "\x0a\x06\x0a\x04text", 8);
-        }
-    }
-}
-
-static void read_event(const uint8_t *p, const uint8_t *end, bool first, uint64_t *before,
-                       events *out)
-{
-    uint64_t step = 0;
-    bool version = false;
-    for (const uint8_t *at = p; at < end;) {
-        field f = next_field(&at, end);
-        step = f.number == 2 ? f.value : step;
-    }
-    while (p < end) {
-        field f = next_field(&p, end);
-        version = version || f.number == 3;
-        assert_true(f.number != 3 || (f.len == 13 && !memcmp(f.data, "brain.Event:2", 13)));
-        out->starts += f.number == 7;
-        for (const uint8_t *at = f.data, *stop = at + f.len; f.number == 5 && at < stop;) {
-            field x = next_field(&at, stop);
-            assert_int_equal(x.number, 1);
-            read_value(&x, step, out);
-        }
-    }
-    assert_int_equal(version, first);
-    assert_true(step >= *before || out->starts);
-    *before = step;
-}
-
-/* whole: there is nothing behind the last record. */
-static void read_events(qkv_context *ctx, const char *where, events *out)
-{
-    const qkv_path path = qkv_path_in(where, "train/events.out.tfevents.qkv");
-    size_t size, at = 0;
-    char *bytes;
-    uint64_t before = 0;
-    *out = (events){.count = 0};
-    assert_int_equal(qkv_file_read(ctx, path.text, 0, &bytes, &size), QKV_OK);
-    out->bytes = (uint8_t *)bytes;
-    while (at < size) {
-        const uint8_t *p = out->bytes + at;
-        assert_true(size - at >= 16);
-        uint64_t n = little(p, 8);
-        assert_true(n <= size - at - 16);
-        assert_int_equal(little(p + 8, 4), masked(p, 8));
-        assert_int_equal(little(p + 12 + n, 4), masked(p + 12, n));
-        read_event(p + 12, p + 12 + n, at == 0, &before, out);
-        at += 16 + n;
-    }
-}
-
 /* ---- the log beside it ---------------------------------------------------------------------- */
 
 /* The one event of that tag and step, which nobody has asked for before. */
@@ -301,7 +123,7 @@ static const value *take(events *e, const char *tag, double step)
 static void check_sample(qkv_context *ctx, const char *where, const qkv_run_sample *s, events *e)
 {
     const qkv_path train = qkv_path_in(where, "train"), path = qkv_path_in(train.text, s->file);
-    char tag[TAG], *bytes;
+    char tag[EVENT_TAG], *bytes;
     size_t size;
     snprintf(tag, sizeof tag, "samples/%s", s->name);
     const value *v = take(e, tag, s->step);
@@ -347,10 +169,13 @@ static void check_steps(const qkv_run_log *r, const char *name, double first, do
                         double last)
 {
     const qkv_run_series *s = qkv_run_log_find(r, name);
+    size_t before = (size_t)((last - first) / every); /* the last may be off the grid */
     assert_non_null(s);
-    for (size_t i = 0; i + 1 < s->count; i++)
+    before += first + every * (double)before < last;
+    assert_int_equal(s->count, before + 1);
+    for (size_t i = 0; i < before; i++)
         assert_true(s->steps[i] == first + every * (double)i);
-    assert_true(s->steps[s->count - 1] == last);
+    assert_true(s->steps[before] == last);
 }
 
 static void same_series(const qkv_run_log *a, const qkv_run_log *b)

@@ -3,27 +3,12 @@
 # looked into; rows are distributions, captures have their tensors, wrong uses are refused.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 
-i=0
-while [ $i -lt 300 ]; do
-    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
-    i=$((i + 1))
-done >text
-sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
+learning_files 300
 awk '{ print (NR % 2 ? "odd" : "even") "\t" $0 }' text >labels.tsv
-draw_bars 1 64 bars-images-idx3-ubyte
-label_bars 64 bars-labels-idx1-ubyte
 image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
-short="--model nano --steps 2 --threads 1 --quiet"
-# train NAME KIND WORDS... : a model directory.
-train() {
-    name=$1
-    shift
-    # shellcheck disable=SC2086
-    "$QKV" train "$@" --out "$name" $short >answer 2>notes || fail "train $*: $(cat notes)"
-}
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
 train classes classify --data labels.tsv --vocab 300
@@ -40,6 +25,9 @@ for name in a b; do
     cp "$QKV_SOURCE/tests/golden/images/type2-8bit.png" photos/$name.png
     cp "$QKV_SOURCE/tests/golden/images/type0-1bit.png" masks/$name.png
 done
+printf 'file,caption\na.png,a bar\nb.png,the bar\n' >captions.csv
+train captions embed --data photos --captions captions.csv --size 16 --valid-last 1 --vocab 100 \
+    --batch 1
 train segment segment --images photos --masks masks --size 8 --set patch_size=2 --valid-last 1
 train vqgan vqgan --images bars-images-idx3-ubyte --size 16 --perceptual 0 --disc-start 0 \
     --set in_channels=3
@@ -61,7 +49,9 @@ for model in lm mlm classes tr vectors; do
     look $model "the cat sat" --json --head 0 --at 1
     sums_to_one $model
 done
-for model in reconstruct colorize segment vit cct views; do
+look captions "the bar" --json --head 0 --at 1
+sums_to_one "captions, a text"
+for model in reconstruct colorize segment vit cct views captions; do
     look $model "$image"
     [ "$(grep -c '^[ .:=+*#%@-]*$' answer)" -ge 4 ] || fail "$model: no grid: $(cat answer)"
     look $model "$image" --json --head 0
@@ -146,6 +136,23 @@ patched reconstruct "$image" "$other" "layer decoder.layer"
 for model in colorize vit cct; do
     patched $model "$image" "$other" layer
 done
+patched vectors "the cat sat" "the mat sat" layer
+patched views "$image" "$other" layer
+patched captions "a bar" "the bar" text
+patched captions "$image" "$other" vision
+patched prior "$image" "$other" h
+patched vqgan "$image" "$other" "encoder decoder"
+[ -s patch-decoder.png ] || fail "no drawing of the decoder"
+look prior "$image" --patch "$other" --answer 3 --other "code 5" --pixel 1,0
+grep -q '^code 3 - code 5 at place 1,0: clean' answer || fail "codes: $(cat answer)"
+look vqgan "$image" --patch "$other" --answer blue --pixel 3,4 --place "mid.*"
+grep -q '^blue at pixel 3,4: clean' answer || fail "a pixel: $(cat answer)"
+grep -q '^encoder.mid.\*: ' answer || fail "layers: $(cat answer)"
+look captions "$image" --patch "$other" --answer "a bar" --other "the bar"
+grep -q '^cosine with a bar - cosine with the bar at the output: ' answer ||
+    fail "texts of an image: $(cat answer)"
+"$QKV" info captions --probes >answer
+grep -q ' vision.0.attn.z ' answer && grep -q ' text.0.attn.z ' answer || fail "places of both"
 look lm "the cat sat" --patch "the mat sat" --place attn.z --heads
 grep -q 'heads across' answer || fail "no heads: $(cat answer)"
 refused 1 "the clean input has" look lm "the cat" --patch "the cat sat on the mat"
@@ -156,8 +163,13 @@ refused 1 "--pixel: the model does not answer at pixels" look lm "the cat" --pat
 refused 1 "--answer: --patch expected" look lm "the cat" --answer cat
 refused 1 "--panel: not together with --patch" look lm "the cat" --patch "the mat" --panel stream
 refused 1 "--layer: not together with --patch" look lm "the cat" --patch "the mat" --layer 1
-refused 1 "--place: the model has no h.0.nowhere" look lm "the cat" --patch "the mat" \
+refused 1 "--place: the model has no h.*.nowhere" look lm "the cat" --patch "the mat" \
     --place nowhere
+refused 1 "--answer: a code below" look prior "$image" --patch "$other" --answer red
+refused 1 "--pixel: X,Y in an image of" look prior "$image" --patch "$other" --pixel 99,0
+refused 1 "--place: the model has no encoder.resid_pre" look vqgan "$image" --patch "$other" \
+    --place resid_pre
+refused 1 "two of a kind expected" look captions "$image" --patch "a bar"
 
 # Changes: a head that is taken out, a vector that is made and added, in generation, too.
 look lm "the cat sat" --change "h.0.attn.z head=1 zero" --change "h.1.ff.out at=1..2 mean"
@@ -180,7 +192,9 @@ refused 1 "has 2 heads, found head=7" look lm "the cat" --change "h.0.attn.z hea
 refused 1 "a place, then zero" look lm "the cat" --change "h.0.attn.z"
 refused 1 "nowhere.npy: cannot be opened" look lm "the cat" --change "h.0.ff.out add=nowhere.npy"
 refused 1 "takes a vector of" look lm "the cat" --change "h.0.ff.act add=sat.npy"
-refused 1 "no place of the pass is \"resid_pre\"" look lm "the cat" --vector v.npy
+refused 1 "--vector: --place expected beside it" look lm "the cat" --vector v.npy
+refused 1 "no place of the pass is \"resid_pre\"" look lm "the cat" --vector v.npy \
+    --place resid_pre
 refused 1 "--minus: --vector expected" look lm "the cat" --minus "a cat"
 refused 1 "not together with --patch" look lm "a" --patch "b" --change "norm zero"
 
@@ -188,7 +202,7 @@ refused 1 "lm: the text has no tokens" look lm ""
 refused 1 "layer: attentions have" look lm "the cat" --layer 99
 refused 1 "head: attentions have" look lm "the cat" --head 99
 refused 1 "position: there are" look lm "the cat" --at 99
-refused 1 "--attention: a llama model has no cross" look lm "the cat" --attention cross
+refused 1 "attention: a llama model has no cross" look lm "the cat" --attention cross
 refused 1 "nowhere.png: cannot be opened" look vit nowhere.png
 refused 1 "nowhere/inside: " look lm "the cat" --capture nowhere/inside
 refused 2 "--least" look lm "the cat" --least 2

@@ -1,19 +1,13 @@
 #!/bin/sh
 # test_runs.sh - reports and comparisons of runs, from the shell: also of a run that was killed, and
 # what is said where there is no run.
-set -u
-failed=0
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT INT TERM
-cd "$work" || exit 1
-fail() { echo "runs: $*"; failed=1; }
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 export OMP_WAIT_POLICY=passive
 
-i=0
-while [ $i -lt 400 ]; do
-    echo "the cat sat on the mat and saw $i dogs run"
-    i=$((i + 1))
-done >text
+sentences 400 >text
 common="train lm --data text --tokenizer char --model nano --length 16 --batch 2 --threads 1
     --eval-units 64 --quiet"
 # shellcheck disable=SC2086 # several words

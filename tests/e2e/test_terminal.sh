@@ -1,21 +1,15 @@
 #!/bin/sh
 # test_terminal.sh - what training shows on a terminal: curves, a sample and one line, drawn over in
 # place; a small one, one without colours or UTF-8, COLUMNS, ^C. Into a file go plain lines.
-set -u
-failed=0
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT INT TERM
-cd "$work" || exit 1
-fail() { printf 'terminal: %s\n' "$*"; failed=1; }
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/models.sh
+. "$QKV_SOURCE/tests/support/models.sh"
 "$CC" -std=c11 -D_DEFAULT_SOURCE -o terminal "$QKV_SOURCE/tests/support/terminal.c" || exit 1
 export OMP_WAIT_POLICY=passive TERM=xterm LC_ALL=C.UTF-8
 unset COLUMNS LINES NO_COLOR
 
-i=0
-while [ $i -lt 400 ]; do
-    echo "the cat sat on the mat and saw $i dogs run"
-    i=$((i + 1))
-done >text
+sentences 400 >text
 common="train lm --data text --tokenizer char --model nano --length 64 --batch 8 --threads 1
     --eval-units 64"
 

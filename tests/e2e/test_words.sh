@@ -76,29 +76,14 @@ for name in accuracy f1; do
 done
 [ -n "$(field loss evaluated)" ] || fail "eval classes: no loss"
 
-# stopped NAME COMMAND... : a run that is interrupted and resumed ends as the one that is not, also
-# with dropout, words that are hidden, and a batch in parts.
-stopped() {
-    name=$1
-    shift
-    "$QKV" train "$@" --threads 1 --quiet --out "straight-$name" 2>notes ||
-        fail "$name: $(cat notes)"
-    "$QKV" train "$@" --threads 1 --quiet --out "stopped-$name" 2>notes &
-    while kill -0 $! 2>/dev/null && ! grep -qs '"step": 10,' "stopped-$name/train/metrics.jsonl"; do
-        sleep 0.05
-    done
-    kill -s INT $! 2>/dev/null
-    wait $!
-    "$QKV" train "$@" --threads 1 --quiet --resume --out "stopped-$name" 2>notes ||
-        fail "$name: $(cat notes)"
-    cmp -s "straight-$name/model.safetensors" "stopped-$name/model.safetensors" ||
-        fail "$name: another model than that of the straight run"
-}
+# A run that is interrupted and resumed ends as the one that is not, also with dropout, words that
+# are hidden, and a batch in parts.
 # shellcheck disable=SC2086
-stopped pairs classify --data pairs.tsv $model --valid-last 50 --steps 60 --accumulation-steps 3 \
-    --drop-words 0.2
+goes_on 10 straight-pairs stopped-pairs train classify --data pairs.tsv $model --valid-last 50 \
+    --steps 60 --accumulation-steps 3 --drop-words 0.2 --threads 1 --quiet
 # shellcheck disable=SC2086
-stopped words mlm --data text $model --tokens 64 --batch 3 --accumulation-steps 2 --steps 60
+goes_on 10 straight-words stopped-words train mlm --data text $model --tokens 64 --batch 3 \
+    --accumulation-steps 2 --steps 60 --threads 1 --quiet
 
 # Labels of texts: arguments, a file, standard input; a line out for every line in.
 "$QKV" classify classes "the cat was great at home" "the dog was awful on home" --json >labels ||

@@ -1,24 +1,19 @@
 /* test_block.c - gradients of the transformer block in every choice it has, to its input, the
- * memory it attends to and all its parameters, against differences.
- *
- * Input and memory are parameters themselves. Of each parameter a sample of elements is moved;
- * its error is measured by the parameter's largest gradient, or 1e-3 of the largest of all where
- * that is more (the gradient of an attention key's bias is zero by mathematics). */
+ * memory it attends to and all its parameters, against differences. Input and memory are parameters
+ * themselves. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
 #include <stdio.h>
 
-#include "base/base.h"
+#include "param_gradients.h"
 #include "qkv/nn.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-enum { B = 2, T = 5, S = 4, C = 8, SAMPLE = 12 };
-static const double tolerance = 1e-7, step = 1e-5;
+enum { B = 2, T = 5, S = 4, C = 8 };
 
 typedef struct {
     const char *name;
@@ -28,9 +23,7 @@ typedef struct {
 
 typedef struct {
     const block_case *c;
-    qkv_context *ctx;
-    qkv_tape *t;
-    qkv_params *ps;
+    param_gradients g;
     qkv_param *x, *memory, *bias;
     qkv_block *block[2];
 } fixture;
@@ -39,10 +32,11 @@ static const int32_t offsets[] = {0, 3, 2 * T}, memory_offsets[] = {0, 5, 2 * S}
 static const int32_t lengths[] = {3, T}, memory_lengths[] = {S, 2};
 
 /* The scalar cot . y of two blocks, one after the other, so that a branch is handed on. */
-static qkv_tensor *forward(fixture *f)
+static qkv_tensor *forward(void *user)
 {
+    fixture *f = user;
     const block_case *c = f->c;
-    qkv_tape *t = f->t;
+    qkv_tape *t = f->g.t;
     qkv_tape_reset(t);
     qkv_tape_mode(t, true, true);
     qkv_tape_randomness(t, &(qkv_randomness){.seed = 3, .step = 7});
@@ -71,90 +65,36 @@ static qkv_tensor *forward(fixture *f)
     qkv_tensor *cot = qkv_tensor_from(t, NULL, 3, c->packed ? joined : plain);
     qkv_rng r;
     qkv_rng_init(&r, 11, 0);
-    for (size_t i = 0; cot && i < qkv_count(cot); i++)
-        qkv_tensor_fill(cot)[i] = qkv_rng_normal(&r);
+    if (cot)
+        fill_normal(qkv_tensor_fill(cot), qkv_count(cot), &r, 1, 0);
     return qkv_sum(t, qkv_mul(t, y, cot));
-}
-
-static double loss(fixture *f)
-{
-    qkv_tensor *y = forward(f);
-    if (qkv_tape_status(f->t))
-        fail_msg("%s: %s", f->c->name, qkv_context_message(f->ctx));
-    return qkv_item(f->t, y);
-}
-
-static double difference(fixture *f, double *value)
-{
-    const double middle = *value;
-    volatile double high = middle + step, low = middle - step;
-    *value = high;
-    double up = loss(f);
-    *value = low;
-    double down = loss(f);
-    *value = middle;
-    return (up - down) / (high - low);
 }
 
 static void make(fixture *f, const block_case *c)
 {
     const size_t x[] = {B * T, C}, memory[] = {B * S, C}, bias[] = {1, 2, T, T};
-    *f = (fixture){.c = c};
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    assert_int_equal(qkv_params_create(&f->ps, f->ctx), QKV_OK);
-    f->x = qkv_param_create(f->ps, "x", 2, x);
-    f->memory = qkv_param_create(f->ps, "memory", 2, memory);
-    f->bias = qkv_param_create(f->ps, "bias", 4, bias);
+    *f = (fixture){.c = c, .g = {.scalar = forward, .user = f}};
+    open_gradients(&f->g, c->name, NULL, NULL);
+    f->x = qkv_param_create(f->g.ps, "x", 2, x);
+    f->memory = qkv_param_create(f->g.ps, "memory", 2, memory);
+    f->bias = qkv_param_create(f->g.ps, "bias", 4, bias);
     for (uint32_t i = 0; i < 2; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "h.%u", (unsigned)i);
-        f->block[i] = qkv_block_create(f->ps, &c->c, name, i);
+        f->block[i] = qkv_block_create(f->g.ps, &c->c, name, i);
         if (!f->block[i])
-            fail_msg("%s: %s", c->name, qkv_context_message(f->ctx));
+            fail_msg("%s: %s", c->name, qkv_context_message(f->g.ctx));
     }
     qkv_rng r;
     qkv_rng_init(&r, 5, qkv_hash64(c->name, 4));
-    for (size_t i = 0; i < qkv_params_count(f->ps); i++) {
-        qkv_param *p = qkv_params_at(f->ps, i);
-        for (size_t j = 0; j < qkv_param_count(p); j++)
-            qkv_param_data(p)[j] = 0.5 * qkv_rng_normal(&r) + (qkv_param_ndim(p) == 1);
-    }
+    fill_params(f->g.ps, &r, 0.5);
 }
 
 static void check(const block_case *c)
 {
-    enum { PARAMS = 64 };
     fixture f;
     make(&f, c);
-    (void)loss(&f);
-    qkv_tensor *y = forward(&f);
-    assert_int_equal(qkv_backward(f.t, y), QKV_OK);
-    size_t n = qkv_params_count(f.ps);
-    double worst[PARAMS], largest[PARAMS], most = 0;
-    assert_true(n <= PARAMS);
-    for (size_t i = 0; i < n; i++) {
-        qkv_param *p = qkv_params_at(f.ps, i);
-        const double *g = qkv_param_grad(p);
-        size_t count = qkv_param_count(p), stride = count > SAMPLE ? count / SAMPLE : 1;
-        worst[i] = largest[i] = 0;
-        for (size_t j = 0; g && j < count; j++)
-            largest[i] = fmax(largest[i], fabs(g[j]));
-        for (size_t j = i % stride; j < count; j += stride) {
-            double error = fabs((g ? g[j] : 0) - difference(&f, &qkv_param_data(p)[j]));
-            if (!(error <= worst[i]))
-                worst[i] = error;
-        }
-        most = fmax(most, largest[i]);
-    }
-    for (size_t i = 0; i < n; i++)
-        if (!(worst[i] <= tolerance * fmax(largest[i], 1e-3 * most)))
-            fail_msg("%s: gradient of %s is off by %.3g of %.3g", c->name,
-                     qkv_param_name(qkv_params_at(f.ps, i)), worst[i], largest[i]);
-    assert_true(most > 0);
-    qkv_params_destroy(f.ps);
-    qkv_tape_destroy(f.t);
-    qkv_context_destroy(f.ctx);
+    check_gradients(&f.g);
 }
 
 /* Everything that all cases have in common. */

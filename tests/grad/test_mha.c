@@ -33,6 +33,10 @@ static const mha_case cases[] = {
     {"cross", {.width = C, .memory_width = M, .heads = 2, .cross = true, .qkv_bias = true,
                .out_bias = true}, .lengths = true, .mask = true},
     {"cross, grouped", {.width = C, .heads = 2, .kv_heads = 1, .cross = true}, .bias = true},
+    {"causal, no mask", {.width = C, .heads = 4, .kv_heads = 2, .causal = true, .qkv_bias = true,
+                         .out_bias = true}, .mask = false},
+    {"cross, lengths alone", {.width = C, .memory_width = M, .heads = 2, .cross = true,
+                              .qkv_bias = true, .out_bias = true}, .lengths = true},
 };
 
 typedef struct {
@@ -237,10 +241,12 @@ static void test_refused(void **state)
 
 /* ---- caches ---------------------------------------------------------------------------------- */
 
-/* Rows one at a time, with keys and values kept, are the rows of the whole. */
+/* Rows one at a time, with keys and values kept, are the rows of the whole: of the cases that see
+ * nothing behind a row and have neither mask nor bias, which are as large as the whole. */
 static void test_cache(void **state)
 {
     (void)state;
+    size_t checked = 0;
     for (size_t i = 0; i < COUNT(cases); i++) {
         fixture f;
         const qkv_mha_config *c = &cases[i].c;
@@ -266,7 +272,9 @@ static void test_cache(void **state)
         }
         qkv_kv_cache_destroy(cache);
         drop(&f);
+        checked++;
     }
+    assert_int_equal(checked, 2);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */

@@ -7,24 +7,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/clip.h"
 
 static const char *const models[] = {"clip", "clip-old"};
 enum { MODELS = sizeof models / sizeof *models, TEXTS = 3, LENGTH = 9 };
 static const double EPS = 1e-12;
 
-/* The golden tensor (.., H, W, C) of that name. */
-static qkv_tensor *images(fixture *f, const char *name)
-{
-    const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
-    size_t n;
-    qkv_real *data = take(f, name, &n);
-    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
-    free(data);
-    return x;
-}
+#include "each_model.h"
 
 static void train_step(const char *name, unsigned isa)
 {
@@ -33,24 +22,16 @@ static void train_step(const char *name, unsigned isa)
     qkv_tape_mode(f.t, true, false);
     qkv_tensor *ids = qkv_tensor_ids(f.t, f.ids, 2, (size_t[]){TEXTS, LENGTH});
     qkv_tensor *texts = qkv_clip_texts(f.model, f.t, ids, 0, NULL);
-    qkv_tensor *pictures = qkv_clip_images(f.model, f.t, images(&f, "pixels"));
+    qkv_tensor *pictures = qkv_clip_images(f.model, f.t, golden_images(&f, "pixels"));
     qkv_tensor *scale = qkv_use(f.t, qkv_clip_log_scale(f.model));
     qkv_tensor *cosines = qkv_matmul(f.t, qkv_l2_normalize(f.t, pictures, EPS), false,
                                      qkv_l2_normalize(f.t, texts, EPS), true);
     qkv_tensor *loss = qkv_clip_loss(f.t, pictures, texts, scale);
     qkv_tensor *logits = qkv_mul(f.t, cosines, qkv_exp(f.t, scale));
-    if (!loss || !logits)
-        fail_msg("%s", qkv_context_message(f.ctx));
-    compare(&f, "texts", "text_vectors", qkv_data(f.t, texts), qkv_count(texts));
-    compare(&f, "images", "image_vectors", qkv_data(f.t, pictures), qkv_count(pictures));
+    compare_tensor(&f, "text_vectors", texts);
+    compare_tensor(&f, "image_vectors", pictures);
     compare_step(&f, logits, loss);
     close_fixture(&f);
-}
-
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
 }
 
 /* Texts one after another, without what is behind their ends. */
@@ -69,9 +50,7 @@ static void test_packed(void **state)
         qkv_tensor *y = qkv_clip_texts(f.model, f.t,
                                        qkv_tensor_ids(f.t, ids, 2, (size_t[]){1, 19}), TEXTS,
                                        offsets);
-        if (!y)
-            fail_msg("%s", qkv_context_message(f.ctx));
-        compare(&f, "packed texts", "text_vectors", qkv_data(f.t, y), qkv_count(y));
+        compare_tensor(&f, "text_vectors", y);
         close_fixture(&f);
     }
 }
@@ -84,19 +63,10 @@ static void test_interpolated(void **state)
         fixture f;
         open_fixture(&f, models[i], QKV_ISA_ALL);
         qkv_tape_mode(f.t, false, false);
-        qkv_tensor *y = qkv_clip_images(f.model, f.t, images(&f, "wide"));
-        if (!y)
-            fail_msg("%s", qkv_context_message(f.ctx));
-        compare(&f, "a wide image", "wide_vectors", qkv_data(f.t, y), qkv_count(y));
+        compare_tensor(&f, "wide_vectors",
+                       qkv_clip_images(f.model, f.t, golden_images(&f, "wide")));
         close_fixture(&f);
     }
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2 * MODELS; i++)
-        check_saved_again(models[i / 2], i % 2);
 }
 
 int main(void)

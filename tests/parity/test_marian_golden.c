@@ -82,9 +82,7 @@ static void test_decoding(void **state)
             part[k] = qkv_marian_decode(f.model, f.t, &one, k ? NULL : memory, &x.source, cache);
         }
         qkv_tensor *y = qkv_marian_logits(f.model, f.t, qkv_concat(f.t, 1, T, part));
-        if (qkv_tape_status(f.t))
-            fail_msg("%s: %s", f.name, qkv_context_message(f.ctx));
-        compare(&f, "logits with a cache", "logits", qkv_data(f.t, y), qkv_count(y));
+        compare_tensor(&f, "logits", y);
         qkv_lm_cache_destroy(cache);
         close_fixture(&f);
     }
@@ -93,8 +91,7 @@ static void test_decoding(void **state)
 static void test_saved_again(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++)
-        check_saved_again(models[i / 2], i % 2);
+    check_saved_again(models, 2);
 }
 
 int main(void)

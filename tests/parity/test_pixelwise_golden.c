@@ -7,23 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/pixelwise.h"
 
 static const char *const models[] = {"segmenter", "colorizer", "convolutions"};
 enum { MODELS = sizeof models / sizeof *models, PIXELS = 3 * 12 * 12 };
 
-/* The golden tensor (.., H, W, C) of that name. */
-static qkv_tensor *images(fixture *f, const char *name)
-{
-    const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
-    size_t n;
-    qkv_real *data = take(f, name, &n);
-    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
-    free(data);
-    return x;
-}
+#include "each_model.h"
 
 static qkv_tensor *pixel_classes(fixture *f)
 {
@@ -42,24 +31,11 @@ static void train_step(const char *name, unsigned isa)
     fixture f;
     open_fixture(&f, name, isa);
     qkv_tape_mode(f.t, true, false);
-    qkv_tensor *y = qkv_pixelwise_forward(f.model, f.t, images(&f, "pixels"));
+    qkv_tensor *y = qkv_pixelwise_forward(f.model, f.t, golden_images(&f, "pixels"));
     bool classes = qkv_model_type_of(f.model) == qkv_segmenter_type();
     compare_step(&f, y, classes ? qkv_cross_entropy(f.t, y, pixel_classes(&f), NULL)
-                                : qkv_huber_loss(f.t, y, images(&f, "colors"), 0.3));
+                                : qkv_huber_loss(f.t, y, golden_images(&f, "colors"), 0.3));
     close_fixture(&f);
-}
-
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2 * MODELS; i++)
-        check_saved_again(models[i / 2], i % 2);
 }
 
 int main(void)

@@ -7,23 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/vit.h"
 
 static const char *const models[] = {"vit", "vit-grey", "cct", "cct-plain"};
 enum { MODELS = sizeof models / sizeof *models };
 
-/* The golden tensor (.., H, W, C) of that name. */
-static qkv_tensor *images(fixture *f, const char *name)
-{
-    const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
-    size_t n;
-    qkv_real *data = take(f, name, &n);
-    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
-    free(data);
-    return x;
-}
+#include "each_model.h"
 
 static void train_step(const char *name, unsigned isa)
 {
@@ -31,15 +20,9 @@ static void train_step(const char *name, unsigned isa)
     size_t count = 3;
     open_fixture(&f, name, isa);
     qkv_tape_mode(f.t, true, false);
-    qkv_tensor *y = qkv_vit_logits(f.model, f.t, images(&f, "pixels"));
+    qkv_tensor *y = qkv_vit_logits(f.model, f.t, golden_images(&f, "pixels"));
     compare_step(&f, y, qkv_cross_entropy(f.t, y, qkv_tensor_ids(f.t, f.targets, 1, &count), NULL));
     close_fixture(&f);
-}
-
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
 }
 
 /* An image of another shape than positions were learnt for. */
@@ -49,18 +32,8 @@ static void test_interpolated(void **state)
     fixture f;
     open_fixture(&f, "vit", QKV_ISA_ALL);
     qkv_tape_mode(f.t, false, false);
-    qkv_tensor *y = qkv_vit_logits(f.model, f.t, images(&f, "wide"));
-    if (!y)
-        fail_msg("%s", qkv_context_message(f.ctx));
-    compare(&f, "logits of a wide image", "wide_logits", qkv_data(f.t, y), qkv_count(y));
+    compare_tensor(&f, "wide_logits", qkv_vit_logits(f.model, f.t, golden_images(&f, "wide")));
     close_fixture(&f);
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2 * MODELS; i++)
-        check_saved_again(models[i / 2], i % 2);
 }
 
 int main(void)

@@ -34,21 +34,39 @@ refused() {
     grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
 }
 
-# goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits as one
-# into STOPPED that saves its state every so many steps, stops after the first time and goes on.
+# log_of DIR : the log of its training without times and what was said of the machine.
+log_of() {
+    sed -e '/^{"kind": "machine"/d' -e 's/"seconds": [^,]*, //' -e 's/, "data_wait": [^,}]*//' \
+        "$1/train/metrics.jsonl"
+}
+
+# goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits, and
+# the same log, as one into STOPPED that saves its state every so many steps, stops after the first
+# time and goes on. A run that ends before it is stopped shows nothing: it is started again, five
+# times at most.
 goes_on() {
     every=$1 straight=$2 stopped=$3
     shift 3
     "$QKV" "$@" --out "$straight" >answer 2>notes || fail "$*: $(cat notes)"
-    "$QKV" "$@" --out "$stopped" --save-every "$every" >answer 2>notes &
-    child=$!
-    while kill -0 $child 2>/dev/null && ! [ -s "$stopped/train/state.safetensors" ]; do
-        sleep 0.05
+    last=$(field step "$straight/train/metrics.jsonl")
+    for _ in 1 2 3 4 5; do
+        rm -rf "$stopped"
+        "$QKV" "$@" --out "$stopped" --save-every "$every" >answer 2>notes &
+        child=$!
+        while kill -0 $child 2>/dev/null && ! [ -s "$stopped/train/state.safetensors" ]; do
+            sleep 0.01
+        done
+        kill -INT $child 2>/dev/null
+        wait $child
+        at=$(field step "$stopped/train/metrics.jsonl")
+        [ "$at" = "$last" ] || break
     done
-    kill -INT $child 2>/dev/null
-    wait $child
+    [ "$at" != "$last" ] || fail "$*: ended before it was stopped"
     "$QKV" "$@" --out "$stopped" --save-every "$every" --resume >answer 2>notes ||
         fail "resume: $(cat notes)"
     cmp "$straight/model.safetensors" "$stopped/model.safetensors" ||
         fail "stop and resume: other bits"
+    log_of "$straight" >"$straight.log"
+    log_of "$stopped" >"$stopped.log"
+    cmp "$straight.log" "$stopped.log" || fail "stop and resume: another log"
 }

@@ -29,4 +29,27 @@ static inline int tear_down(void **state)
     return 0;
 }
 
+/* Work with ctx; it frees what it made, whatever its status. */
+typedef qkv_status work_fn(void *user);
+
+/* Repeats the work, the allocation after n others failing, until none fails; n grows by
+ * 1 + n / sparse. The work's status is QKV_E_MEMORY, or QKV_OK where it does without what it asked
+ * for; in the end it is QKV_OK. */
+static inline void expect_memory_told(work_fn *work, void *user, size_t sparse)
+{
+    size_t failures = 0;
+    for (size_t n = 0;; n += 1 + n / sparse) {
+        memory.left = n;
+        qkv_status status = work(user);
+        bool failed = memory.left == SIZE_MAX;
+        memory.left = SIZE_MAX;
+        if (status && !(failed && status == QKV_E_MEMORY))
+            fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
+        if (!failed)
+            break;
+        failures++;
+    }
+    assert_true(failures > 20);
+}
+
 #endif

@@ -88,6 +88,18 @@ static void check(fixture *f, const char *what, double error, double size)
     f->worst = fmax(f->worst, error / (tolerance * size));
 }
 
+/* The golden tensor (.., H, W, C) of that name, on the tape. */
+static inline qkv_tensor *golden_images(fixture *f, const char *name)
+{
+    size_t n;
+    qkv_real *data = take(f, name, &n);
+    const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
+    assert_int_equal(s->ndim, 4);
+    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
+    free(data);
+    return x;
+}
+
 static void compare(fixture *f, const char *what, const char *golden, const qkv_real *got,
                     size_t count)
 {
@@ -103,6 +115,14 @@ static void compare(fixture *f, const char *what, const char *golden, const qkv_
     }
     check(f, what, error, largest(expected, n));
     free(expected);
+}
+
+/* A tensor of the tape with the golden one of that name. */
+static inline void compare_tensor(fixture *f, const char *name, const qkv_tensor *x)
+{
+    if (qkv_tape_status(f->t))
+        fail_msg("%s: %s: %s", f->name, name, qkv_context_message(f->ctx));
+    compare(f, name, name, qkv_data(f->t, x), qkv_count(x));
 }
 
 /* ---- gradients -------------------------------------------------------------------------- */
@@ -195,10 +215,8 @@ static void compare_gradients(fixture *f)
 /* A recorded step: logits, loss and, going back from it, every gradient. */
 static inline void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
 {
-    if (qkv_tape_status(f->t))
-        fail_msg("%s: %s", f->name, qkv_context_message(f->ctx));
-    compare(f, "logits", "logits", qkv_data(f->t, logits), qkv_count(logits));
-    compare(f, "loss", "loss", qkv_data(f->t, loss), 1);
+    compare_tensor(f, "logits", logits);
+    compare_tensor(f, "loss", loss);
     assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
     compare_gradients(f);
     print_message("%s: at worst %.3g of what is allowed\n", f->name, f->worst);
@@ -217,7 +235,7 @@ static void compare_files(qkv_context *ctx, const char *expected, const char *go
 
 /* Saved whole or in shards: the tensors are the original's, byte for byte; the configuration,
  * read again, is the same. */
-static inline void check_saved_again(const char *name, bool shards)
+static inline void check_saved(const char *name, bool shards)
 {
     fixture f;
     char folder[PATH_BYTES];
@@ -240,6 +258,12 @@ static inline void check_saved_again(const char *name, bool shards)
     qkv_model_destroy(again);
     remove_folder(folder);
     close_fixture(&f);
+}
+
+static inline void check_saved_again(const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < 2 * count; i++)
+        check_saved(names[i / 2], i % 2);
 }
 
 #endif

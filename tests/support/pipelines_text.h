@@ -111,6 +111,24 @@ static inline qkv_pipeline *of(int kind)
     return pipelines[kind];
 }
 
+/* Freed with qkv_ids_free. */
+static inline qkv_ids encoded(qkv_pipeline *p, const char *text)
+{
+    qkv_ids ids = {0};
+    assert_int_equal(qkv_tokenizer_encode(qkv_pipeline_tokenizer(p), text, strlen(text),
+                                          QKV_ENCODE_ADD_SPECIAL, &ids), QKV_OK);
+    return ids;
+}
+
+/* For evaluation. */
+static inline qkv_tape *fresh_tape(void)
+{
+    qkv_tape *t;
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    return t;
+}
+
 static inline int close_all(void **state)
 {
     for (int i = 0; i < KINDS; i++) {

@@ -105,13 +105,6 @@ static void open_rule_model(fixture *f, const char *folder, const char *name, un
     assert_int_equal(qkv_safetensors_open(&f->golden, f->ctx, path), QKV_OK);
 }
 
-static inline void compare_tensor(fixture *f, const char *name, const qkv_tensor *x)
-{
-    if (qkv_tape_status(f->t))
-        fail_msg("%s", qkv_context_message(f->ctx));
-    compare(f, name, name, qkv_data(f->t, x), qkv_count(x));
-}
-
 /* Images (2, side, side, 3) of the rule. */
 static inline qkv_tensor *rule_images(fixture *f, const char *name, size_t side)
 {

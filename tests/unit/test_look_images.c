@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "report/patches.h"
+#include "looked.h"
 #include "pipelines.h"
 #include "qkv/color.h"
-#include "qkv/pipeline_look.h"
 
 enum { PATCH = 4, FILTERS = 16, VALUES = PATCH * PATCH * 3, PIXELS = SIDE * SIDE };
 
@@ -185,7 +185,7 @@ static void nearest(void **state)
     qkv_look l;
     double a[FILTERS], cosine = -1, number;
     draw(&image, SIDE, SIDE, 3);
-    make_set();
+    make_set(SIDE, 1, 0);
     draw(&other, SIDE, SIDE, 2); /* set/17/c.png */
     for (size_t k = 0; k < FILTERS; k++)
         a[k] = respond_plainly(m, k, &image, 0, 0);
@@ -438,32 +438,19 @@ static void memory_gives_out(void **state)
 {
     (void)state;
     static const char *hint[] = {"2,3,#d02030"};
-    make_set();
+    char among[2 * PATH_BYTES];
+    make_set(SIDE, 1, 0);
+    (void)snprintf(among, sizeof among, "%s/set/0", folder);
     for (int kind = VIT; kind <= COLORIZER; kind++) {
-        qkv_pipeline *p = opened(kind);
         qkv_image image;
         qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
-        size_t failures = 0;
+        looked_at a = {opened(kind), {.image = {.image = &image}}, &o};
         draw(&image, SIDE, SIDE, 3);
-        const qkv_look_input in_ = {.image = {.image = &image}};
-        o.among = in(folder, "set/0");
+        o.among = among;
         o.hints = (qkv_strings){hint, kind == COLORIZER ? 1 : 0};
-        for (size_t n = 0;; n += 1 + n / 8) {
-            qkv_look l = {0};
-            memory.left = n;
-            qkv_status status = qkv_pipeline_look(p, &in_, &o, &l);
-            bool failed = memory.left == SIZE_MAX;
-            memory.left = SIZE_MAX;
-            qkv_look_free(&l);
-            if (!failed)
-                break;
-            failures++;
-            if (status != QKV_E_MEMORY && status != QKV_OK)
-                fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
-        }
-        assert_true(failures > 20);
+        expect_memory_told(look_and_write, &a, 8);
         drop(&image);
-        qkv_pipeline_close(p);
+        qkv_pipeline_close(a.p);
     }
 }
 

@@ -9,11 +9,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "patched.h"
 #include "pipelines.h"
 #include "qkv/color.h"
 #include "qkv/pipeline_look.h"
 
-enum { LAYERS = 2, MOST = 64 * 64, ROW = 3, COLUMN = 5, PIXEL = ROW * SIDE + COLUMN };
+enum { LAYERS = 2, ROW = 3, COLUMN = 5, PIXEL = ROW * SIDE + COLUMN };
 
 /* The inputs, of the model's own size, and what the model gets of them. */
 typedef struct {
@@ -80,32 +81,6 @@ static void make_pair(pair *p, const tested *k)
                 to[0] = (lab[0] - 50) / 100;
         }
     }
-}
-
-typedef struct {
-    qkv_real kept[MOST];
-    size_t from, count, stride, times; /* what is replaced: count numbers from `from`, `times` */
-    bool replace;
-} one_place;
-
-static qkv_tensor *replace_one(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
-{
-    one_place *o = user;
-    size_t shape[QKV_MAX_DIMS];
-    (void)name;
-    assert_true(qkv_count(x) <= MOST);
-    const qkv_real *data = qkv_data(t, x);
-    if (!o->replace) {
-        memcpy(o->kept, data, qkv_count(x) * sizeof *data);
-        return x;
-    }
-    for (int i = 0; i < qkv_ndim(x); i++)
-        shape[i] = qkv_dim(x, i);
-    qkv_tensor *y = qkv_tensor_from(t, data, qkv_ndim(x), shape);
-    for (size_t i = 0; i < o->times; i++)
-        memcpy(qkv_tensor_fill(y) + o->from + i * o->stride, o->kept + o->from + i * o->stride,
-               o->count * sizeof *data);
-    return y;
 }
 
 /* The measure in a whole pass on one of the inputs. */
@@ -190,7 +165,46 @@ static void every_image_kind(void **state)
     }
 }
 
-/* Without a pixel, the one that differs most; drawings and pages of the grids over the image. */
+/* Without a pixel, the one whose colours differ most. */
+static void pixel_that_differs_most(void **state)
+{
+    (void)state;
+    static pair in;
+    const tested *k = &kinds[3];
+    qkv_pipeline *p = opened(k->kind);
+    qkv_patch found;
+    qkv_tape *t;
+    size_t x, y, pixel = 0;
+    double most = -1;
+    make_pair(&in, k);
+    const qkv_look_input clean = {.image = {.image = &in.image[0]}};
+    const qkv_look_input corrupt = {.image = {.image = &in.image[1]}};
+    assert_int_equal(qkv_pipeline_patch(p, &clean, &corrupt, NULL, &found), QKV_OK);
+    assert_int_equal(sscanf(found.where, "pixel %zu,%zu", &x, &y), 2);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    const qkv_real *out[2];
+    for (size_t i = 0; i < 2; i++) {
+        const size_t shape[] = {1, SIDE, SIDE, k->channels};
+        out[i] = qkv_data(t, qkv_pixelwise_forward(qkv_pipeline_model(p), t,
+                                                   qkv_tensor_from(t, in.pixels[i], 4, shape)));
+        assert_non_null(out[i]);
+    }
+    for (size_t i = 0; i < 2 * SIDE * SIDE; i++)
+        if (fabs((double)(out[0][i] - out[1][i])) > most) {
+            most = fabs((double)(out[0][i] - out[1][i]));
+            pixel = i / 2;
+        }
+    assert_true(pixel > 0);
+    assert_int_equal(y * SIDE + x, pixel);
+    qkv_tape_destroy(t);
+    qkv_patch_free(&found);
+    for (size_t i = 0; i < 2; i++)
+        drop(&in.image[i]);
+    qkv_pipeline_close(p);
+}
+
+/* Drawings and pages of the grids over the image. */
 static void shown(void **state)
 {
     (void)state;
@@ -233,7 +247,7 @@ static void wrong_patches(void **state)
     } wrong[] = {{"99,0", NULL, "resid_pre", "--pixel: X,Y in an image of", false},
                  {"1", NULL, "resid_pre", "--pixel: X,Y", false},
                  {"1,2", "none", "resid_pre", "--answer: one of 3 names such as \"0\"", false},
-                 {"1,2", NULL, "cross.out", "--place: the model has no layer.0.cross.out", false},
+                 {"1,2", NULL, "cross.out", "--place: the model has no layer.*.cross.out", false},
                  {"1,2", NULL, "ff.out", "--heads: layer.0.ff.out has no heads", true}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         qkv_pipeline_patch_options o = qkv_pipeline_patch_defaults();
@@ -251,6 +265,7 @@ static void wrong_patches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_image_kind),
+                                       cmocka_unit_test(pixel_that_differs_most),
                                        cmocka_unit_test(shown), cmocka_unit_test(wrong_patches)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -228,6 +228,32 @@ static void baselines(void **state)
     qkv_model_destroy(m);
 }
 
+/* A classifier's loss with smoothing is the sum of the terms that it reports. */
+static void terms_of_a_smoothed_loss(void **state)
+{
+    (void)state;
+    enum { COUNT = 2 };
+    static const size_t start[] = {0, 7, N};
+    static const int32_t labels[] = {2, 0};
+    qkv_model *m = made(qkv_series_classifier_type(), true);
+    const qkv_series_set set = {rows, start, labels, COUNT, C};
+    qkv_task task;
+    qkv_tape *t;
+    qkv_terms terms = {.count = 0};
+    check(qkv_task_classify_series(&task, m, &set, NULL, 0.1, 5));
+    check(qkv_tape_create(&t, ctx));
+    qkv_micro_batch part = {.count = COUNT, .total = COUNT, .terms = &terms};
+    double loss = (double)qkv_item(t, task.type->loss(task.self, t, &part));
+    check(qkv_tape_status(t));
+    assert_int_equal(terms.count, 2);
+    assert_string_equal(terms.item[0].name, "nll");
+    assert_string_equal(terms.item[1].name, "smoothing");
+    near(terms.item[0].value + terms.item[1].value, loss, 1e-5);
+    qkv_tape_destroy(t);
+    qkv_task_destroy(&task);
+    qkv_model_destroy(m);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static void files_with_gaps(void **state)
@@ -284,7 +310,7 @@ int main(void)
         cmocka_unit_test(lines_between_neighbours), cmocka_unit_test(scale_without_gaps),
         cmocka_unit_test(untrained_interpolates),   cmocka_unit_test(long_and_short),
         cmocka_unit_test(alone_and_packed),         cmocka_unit_test(baselines),
-        cmocka_unit_test(files_with_gaps),
+        cmocka_unit_test(terms_of_a_smoothed_loss), cmocka_unit_test(files_with_gaps),
         cmocka_unit_test(rows_as_text)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -210,7 +210,7 @@ static void learns_what_an_image_is(void **state)
 {
     (void)state;
     const qkv_model_type *const types[] = {qkv_vit_encoder_type(), qkv_cct_encoder_type()};
-    qkv_pixels *p = images(IMAGES);
+    qkv_pixels *p = images(IMAGES), *held = images(64);
     for (int i = 0; i < 2; i++) {
         qkv_model *m = encoder(types[i]);
         qkv_task task;
@@ -222,7 +222,7 @@ static void learns_what_an_image_is(void **state)
         qkv_embed_images_options e = qkv_embed_images_defaults();
         e.augment = (qkv_augment_options){.flip = true};
         e.temperature = 0.2;
-        check(qkv_task_embed_images(&task, m, p, p, &e, 5));
+        check(qkv_task_embed_images(&task, m, p, held, &e, 5));
         double before = loss_of(&task, 1, 0, IMAGES), part = loss_of(&task, 1, 4, 6);
         assert_true(loss_of(&task, 1, 0, IMAGES) == before && loss_of(&task, 1, 4, 6) == part);
         assert_true(loss_of(&task, 2, 0, IMAGES) != before && part != before);
@@ -234,12 +234,14 @@ static void learns_what_an_image_is(void **state)
         check(qkv_tape_create(&t, ctx));
         check(task.type->evaluate(task.self, t, 0, &metrics));
         assert_string_equal(metrics.item[0].name, "knn");
+        assert_true(metrics.item[0].value > 0.9); /* 15 others of its colour, 10 neighbours */
         assert_string_equal(metrics.item[1].name, "loss");
         assert_true(metrics.more_is_better);
         qkv_tape_destroy(t);
         qkv_task_destroy(&task);
         qkv_model_destroy(m);
     }
+    qkv_pixels_close(held);
     qkv_pixels_close(p);
 }
 
