@@ -50,19 +50,6 @@ void tour_index_curve(const tour *t, const double *y, size_t count, const char *
     put_drawing(t, d, caption);
 }
 
-/* The row that `qkv look` shows first: of the class token, of the patch in the middle, or of the
- * last token. */
-static qkv_look_choice first_choice(const qkv_look *l)
-{
-    const qkv_look_attention *a = &l->attentions[l->attentions_count - 1];
-    const qkv_look_axis *q = &l->axes[a->query];
-    return (qkv_look_choice){.attention = l->attentions_count - 1, .layer = (int)a->layers - 1,
-                             .head = -1,
-                             .position = q->lead ? 0
-                                         : q->rows ? q->rows / 2 * q->columns + q->columns / 2
-                                                   : q->count - 1};
-}
-
 qkv_status tour_look(const tour *t, const char *dir, const qkv_look_input *in, const char *file,
                      const char *caption)
 {
@@ -74,8 +61,10 @@ qkv_status tour_look(const tour *t, const char *dir, const qkv_look_input *in, c
     if (!status)
         status = qkv_pipeline_look(p, in, NULL, &l);
     if (!status && l.attentions_count) {
-        const qkv_look_choice c = first_choice(&l);
-        status = qkv_look_draw(&l, &c, &d);
+        qkv_look_choice c;
+        status = qkv_look_choose(&l, NULL, &c);
+        if (!status)
+            status = qkv_look_draw(&l, &c, &d);
     }
     if (!status)
         status = qkv_look_page(&l, &(qkv_look_page_options){.input = in->text},

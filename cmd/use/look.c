@@ -52,20 +52,6 @@ static const char *input_of(const cli *c)
     return c->args.count > 1 ? c->args.items[1] : NULL;
 }
 
-/* The attention of that name; without a name the last, which is a translator's cross-attention. */
-static int choose_attention(const qkv_look *l, const char *name, qkv_look_choice *c)
-{
-    c->attention = l->attentions_count ? l->attentions_count - 1 : 0;
-    if (!name)
-        return CLI_DONE;
-    for (size_t i = 0; i < l->attentions_count; i++)
-        if (strcmp(l->attentions[i].name, name) == 0) {
-            c->attention = i;
-            return CLI_DONE;
-        }
-    return cli_fail("--attention: a %s model has no %.60s", l->kind, name);
-}
-
 static int look_answer(const cli *c, const qkv_look *l, const qkv_look_choice *choice)
 {
     qkv_str text;
@@ -94,26 +80,17 @@ static int look_panel(cli *c, const qkv_look *l, const settings *s)
 
 static int look_show(cli *c, const qkv_look *l, const settings *s)
 {
-    qkv_look_choice choice = {.layer = s->layer, .head = s->head};
-    int code = choose_attention(l, s->attention, &choice);
-    if (code)
-        return code;
-    const qkv_look_attention *a = &l->attentions[choice.attention];
-    const qkv_look_axis *queries = &l->axes[a->query];
-    if (s->rollout)
-        choice.layer = -1;
-    else if (choice.layer < 0)
-        choice.layer = (int)a->layers - 1;
-    choice.position = s->at >= 0     ? (size_t)s->at
-                      : queries->lead && !a->causal ? 0
-                      : queries->rows ? queries->lead + queries->rows / 2 * queries->columns +
-                                            queries->columns / 2
-                                      : queries->count - 1;
-    qkv_status status = QKV_OK;
+    qkv_look_choice choice = {0};
     qkv_drawing *d = NULL;
+    qkv_status status = QKV_OK;
     if (s->panel)
         return look_panel(c, l, s);
-    if (s->heat)
+    if (l->attentions_count || s->attention) /* of a VQGAN without any, there is the page */
+        status = qkv_look_choose(l, s->attention, &choice);
+    choice.layer = s->rollout ? -1 : s->layer >= 0 ? s->layer : choice.layer;
+    choice.head = s->head;
+    choice.position = s->at >= 0 ? (size_t)s->at : choice.position;
+    if (s->heat && !status)
         status = qkv_look_draw(l, &choice, &d);
     if (s->heat && !status)
         status = qkv_drawing_save(d, s->heat);
@@ -122,7 +99,7 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
         status = qkv_look_page(l, &(qkv_look_page_options){.input = input_of(c)}, s->out);
     if (status)
         return cli_error(c);
-    code = (s->heat || s->out) && !c->common.json ? CLI_DONE : look_answer(c, l, &choice);
+    int code = (s->heat || s->out) && !c->common.json ? CLI_DONE : look_answer(c, l, &choice);
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 

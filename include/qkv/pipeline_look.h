@@ -174,6 +174,10 @@ typedef struct {
     int head;          /* -1: mean of the heads */
     size_t position;   /* the query */
 } qkv_look_choice;
+/* What is shown where nothing else is chosen: the mean of the heads in the last layer of the
+ * attention of that name (NULL: the last, which is a translator's cross-attention), for the class
+ * token, the patch in the middle, or the last token. QKV_E_ARGUMENT: there is no such attention. */
+qkv_status qkv_look_choose(const qkv_look *l, const char *attention, qkv_look_choice *out);
 /* Fills row (keys of the attention). QKV_E_ARGUMENT: no such layer, head or position. */
 qkv_status qkv_look_row(const qkv_look *l, const qkv_look_choice *c, double *row);
 

@@ -14,10 +14,17 @@ static qkv_frame sheets_rooms(const qkv_map_grid *g)
                        g->own_scale ? 6.0 : QKV__SCALE_ROOM, 4.0};
 }
 
+/* Height over width of a map: that of its matrix, but not so far from a square that maps become
+ * bars or towers. */
+static double sheets_map_shape(const qkv_map_grid *g)
+{
+    return g->columns ? fmin(fmax((double)g->rows / (double)g->columns, 0.5), 2.0) : 1.0;
+}
+
 void qkv_map_grid_size(const qkv_map_grid *g, double cell, double *width, double *height)
 {
     qkv_frame room = sheets_rooms(g);
-    double tall = g->columns ? cell * (double)g->rows / (double)g->columns : cell;
+    double tall = cell * sheets_map_shape(g);
     *width = room.x + room.width + (cell + GAP) * (double)g->maps_across;
     *height = room.y + room.height + (tall + GAP) * (double)g->maps_down +
               (g->title ? QKV__TITLE_ROOM : 0);
@@ -66,7 +73,7 @@ void qkv_draw_map_grid(qkv_drawing *d, const qkv_frame *frame, const qkv_map_gri
     double across = (double)g->maps_across, down = (double)g->maps_down;
     double wide = (f.width - room.x - room.width) / across - GAP;
     double tall = (f.height - room.y - room.height) / down - GAP;
-    double shape = (double)g->rows / (double)g->columns;
+    double shape = sheets_map_shape(g);
     wide = fmax(fmin(wide, tall / shape), 1.0);
     tall = wide * shape;
     qkv__scale scale = qkv__scale_of(g->min, g->max, g->diverging, g->values,

@@ -19,11 +19,12 @@ char *qkv__look_token_text(const qkv_pipeline *p, int32_t id)
     qkv_text text = {0};
     const char *spelled = NULL;
     char *copy = NULL;
-    if (qkv_tokenizer_decode(p->tokenizer, &id, 1, QKV_DECODE_VALID, &text) || !text.len)
+    qkv_status status = qkv_tokenizer_decode(p->tokenizer, &id, 1, QKV_DECODE_VALID, &text);
+    if (status || !text.len)
         spelled = qkv_tokenizer_token(p->tokenizer, id, NULL);
-    if (spelled || !text.len)
+    if (status != QKV_E_MEMORY && (spelled || !text.len))
         copy = qkv_strdup(p->ctx, spelled ? spelled : "");
-    else if ((copy = qkv_malloc(p->ctx, text.len + 1)) != NULL) {
+    else if (!status && (copy = qkv_malloc(p->ctx, text.len + 1)) != NULL) {
         memcpy(copy, text.data, text.len);
         copy[text.len] = 0;
     }

@@ -234,7 +234,8 @@ qkv_status qkv__look_codes_usage(const qkv__code_set *s)
                            codes - s->used, qkv__code_set_perplexity(s->counts, codes), codes);
         else
             qkv_str_puts(&note, "--among SET counts the codes of a set of images.");
-        status = qkv__look_add_panel(c->l, "codes-usage", "Usage of codes", note.data, d, &w);
+        status = qkv__look_add_panel(c->l, "codes-usage", "Usage of codes",
+                                     note.failed ? NULL : note.data, d, &w);
         qkv_str_free(&note);
     }
     qkv_free(c->ctx, own);

@@ -111,7 +111,8 @@
             cells.push({rect, tip});
             drawing.append(rect);
         }
-        const frame = svg("rect", {class: "chosen", width: unit, height: unit, x: -unit, y: 0});
+        const frame = svg("rect", {class: "chosen", width: unit, height: unit,
+            visibility: "hidden"});
         drawing.append(frame);
         let chosen = -1;
         const take = (c) => { if (place.has(c)) choose(place.get(c), "click"); };
@@ -163,7 +164,8 @@
         }, choose(at) {
             chosen = -1;
             place.forEach((i, c) => { if (i === at) chosen = c; });
-            frame.setAttribute("x", chosen < 0 ? -unit : chosen % axis.columns * unit);
+            frame.setAttribute("visibility", chosen < 0 ? "hidden" : "visible");
+            frame.setAttribute("x", Math.max(0, chosen) % axis.columns * unit);
             frame.setAttribute("y", Math.floor(Math.max(0, chosen) / axis.columns) * unit);
             leads.forEach((button, i) => button.setAttribute("aria-pressed", at === i));
         }};

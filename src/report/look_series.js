@@ -19,7 +19,8 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
         return {rect, tip};
     });
     const curves = svg("g", {});
-    const frame = svg("rect", {class: "chosen", y: top, height: high, x: -wide, width: 1});
+    const frame = svg("rect", {class: "chosen", y: top, height: high,
+        visibility: "hidden"});
     drawing.append(svg("rect", {x: left, y: top, width: wide, height: high, fill: "none",
         stroke: "var(--grid)"}), ...bands.map((b) => b.rect), curves, frame);
 
@@ -98,7 +99,8 @@ qkv.seriesPlot = (series) => (axis, name, choose) => {
     }, choose(at) {
         if (at >= 0) chosen = at;
         const {rect} = bands[Math.max(0, at)];
-        frame.setAttribute("x", at < 0 ? -wide : rect.getAttribute("x"));
+        frame.setAttribute("visibility", at < 0 ? "hidden" : "visible");
+        frame.setAttribute("x", rect.getAttribute("x"));
         frame.setAttribute("width", rect.getAttribute("width"));
     }};
 };

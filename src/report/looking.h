@@ -196,10 +196,11 @@ void qkv__look_text_row(const qkv_look *l, const qkv_look_axis *keys, const doub
                         qkv_str *out);
 /* The member "series" of a JSON object; visible: names of columns as a page shows them. */
 void qkv__look_series_json(const qkv_look *l, bool visible, qkv_json_writer *w);
+
 /* ---- panels, panels.c ------------------------------------------------------------------------ */
 
-/* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to
- * it, on failure, too. */
+/* Adds a panel. name and title are kept, note is copied (NULL: it could not be made, out of
+ * memory); drawing and numbers (NULL: none) belong to it, on failure, too. */
 qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *title,
                                const char *note, qkv_drawing *drawing, qkv_json_writer *numbers);
 /* The images of option "among", 2,000 at most, evenly from the set, in the size and channels of o.

@@ -265,16 +265,29 @@ static void put_images(qkv_page *page, const qkv_look *l)
     qkv_page_end(page);
 }
 
+/* "\"[CLS]\" and 64 patches". */
+static void count_axis(char *out, size_t size, const qkv_look_axis *a)
+{
+    if (a->lead == 1)
+        (void)snprintf(out, size, "\"%.40s\" and %zu %s", a->labels[0], a->count - 1, a->name);
+    else if (a->lead)
+        (void)snprintf(out, size, "%zu tokens and %zu %s", a->lead, a->count - a->lead, a->name);
+    else
+        (void)snprintf(out, size, "%zu %s", a->count, a->name);
+}
+
 static qkv_status put_attention(qkv_page *page, const qkv_look *l, size_t i)
 {
     const qkv_look_attention *a = &l->attentions[i];
     const qkv_look_axis *q = &l->axes[a->query], *k = &l->axes[a->key];
     qkv_drawing *d;
-    char id[32];
+    char id[32], queries[128], keys[128];
     (void)snprintf(id, sizeof id, "attention%zu", i);
     qkv_page_heading(page, 2, id, a->name);
-    qkv_page_printf(page, "%zu %s attend to %zu %s, in %zu layer%s of %zu head%s%s.", q->count,
-                    q->name, k->count, k->name, a->layers, a->layers == 1 ? "" : "s", a->heads,
+    count_axis(queries, sizeof queries, q);
+    count_axis(keys, sizeof keys, k);
+    qkv_page_printf(page, "%s attend to %s, in %zu layer%s of %zu head%s%s.", queries,
+                    q == k ? "each other" : keys, a->layers, a->layers == 1 ? "" : "s", a->heads,
                     a->heads == 1 ? "" : "s",
                     a->causal ? "; a position sees itself and those before it" : "");
     qkv_status status = qkv_look_draw_heads(l, i, &d);
@@ -314,6 +327,28 @@ static void put_panels(qkv_page *page, const qkv_look *l)
     }
 }
 
+/* What weights, and the views that the page has, mean. */
+static void put_reading(qkv_page *page, const qkv_look *l, double shown)
+{
+    bool norms = false, rollout = false;
+    for (size_t i = 0; i < l->attentions_count; i++) {
+        norms = norms || l->attentions[i].value_norms;
+        rollout = rollout || l->attentions[i].rollout;
+    }
+    qkv_page_heading(page, 2, "reading", "Reading this page");
+    qkv_page_printf(page, "Weights below %.4g are not on this page. A weight says how much of a "
+                    "value is mixed in, not how much that changes the answer: values differ in "
+                    "size, and layers above mix again (Jain and Wallace 2019, \"Attention is not "
+                    "Explanation\").%s%s%s", shown,
+                    norms ? " \"By value norm\" multiplies weights by |v W_O| (Kobayashi et al. "
+                            "2020)." : "",
+                    rollout ? " \"Rollout\" multiplies the layers, half of each being the "
+                              "residual stream (Abnar and Zuidema 2020)." : "",
+                    l->top && l->lens_layers > 1 ?
+                        " Predictions of a layer are its stream read by the last norm and the "
+                        "output layer (logit lens, nostalgebraist 2020)." : "");
+}
+
 qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options,
                          const char *path)
 {
@@ -337,15 +372,7 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
     put_panels(page, l);
     if (!status)
         status = put_data(page, l, shown, &shown);
-    qkv_page_heading(page, 2, "reading", "Reading this page");
-    qkv_page_printf(page, "Weights below %.4g are not in it. A weight says how much of a value is "
-                    "mixed in, not how much that changes the answer: values differ in size, and "
-                    "layers above mix again (Jain and Wallace 2019, \"Attention is not "
-                    "Explanation\"). \"By value norm\" multiplies weights by |v W_O| (Kobayashi et "
-                    "al. 2020); \"rollout\" multiplies the layers, half of each being the "
-                    "residual stream (Abnar and Zuidema 2020). Predictions of a layer are its "
-                    "stream read by the last norm and the output layer (logit lens, "
-                    "nostalgebraist 2020).", shown);
+    put_reading(page, l, shown);
     qkv_page_css(page, qkv__file_look_css);
     if (l->series.columns)
         qkv_page_js(page, qkv__file_look_series_js);

@@ -15,7 +15,7 @@ qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *ti
     const char *text = numbers ? qkv_json_writer_text(numbers) : "null";
     qkv_look_panel p = {.name = name, .title = title, .drawing = drawing};
     qkv_status status = drawing ? qkv_drawing_status(drawing) : QKV_E_MEMORY;
-    if (!status && text) {
+    if (!status && text && note) {
         p.note = qkv_strdup(ctx, note);
         p.json = qkv_strdup(ctx, text);
     }

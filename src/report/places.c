@@ -53,16 +53,20 @@ static void list_weights(void *user, const char *name, int sequence, int head, s
 
 static qkv_status pass_sample(qkv_pipeline *p, const qkv_look_input *sample, place_list *list)
 {
+    const qkv__look_kind *kind = qkv__look_kind_of(p, sample);
+    qkv_look_input in = *sample;
     qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
     qkv_look found;
     o.weights = o.panels = false;
     o.top = 0;
+    if (kind && (kind->can & QKV__CAN_READ_TWO))
+        in.second = "a";
     qkv_status status = qkv_probe_add(p->tape, NULL, list_place, list);
     if (!status)
         status = qkv_attention_probe_add(p->tape, &(qkv_attention_probe){
             .sequence = -1, .head = -1, .fn = list_weights, .user = list});
     if (!status)
-        status = qkv_pipeline_look(p, sample, &o, &found);
+        status = qkv_pipeline_look(p, &in, &o, &found);
     if (!status)
         qkv_look_free(&found);
     qkv_probes_clear(p->tape);
@@ -77,17 +81,14 @@ qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out)
     const qkv_image grey = {.data = half, .height = SIDE, .width = SIDE, .channels = 3};
     qkv_array series;
     qkv_look_input sample = {.text = "a", .image = {.image = &grey}}, text = {.text = "a"};
-    const qkv__look_kind *kind = qkv__look_kind_of(p, &sample);
     place_list list = {.out = out};
     *out = (qkv_look_places){.ctx = p->ctx};
     memset(half, 127, sizeof half);
     qkv_status status = qkv__look_sample_rows(p, &series);
     sample.rows = series.data ? &series : NULL;
-    if (kind && (kind->can & QKV__CAN_READ_TWO))
-        sample.second = "a";
     if (!status)
         status = pass_sample(p, &sample, &list);
-    if (!status && qkv__look_kind_of(p, &text) != kind)
+    if (!status && qkv__look_kind_of(p, &text) != qkv__look_kind_of(p, &sample))
         status = pass_sample(p, &text, &list);
     if (!status && list.failed)
         status = QKV_E_MEMORY;

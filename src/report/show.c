@@ -27,6 +27,29 @@ static qkv_status check_choice(const qkv_look *l, const qkv_look_choice *c)
     return QKV_OK;
 }
 
+/* A causal lead, as a prior's class, attends to itself alone. */
+static size_t first_position(const qkv_look_axis *q, bool causal)
+{
+    if (q->lead && !causal)
+        return 0;
+    return q->rows ? q->lead + q->rows / 2 * q->columns + q->columns / 2 : q->count - 1;
+}
+
+qkv_status qkv_look_choose(const qkv_look *l, const char *attention, qkv_look_choice *out)
+{
+    size_t i = l->attentions_count;
+    *out = (qkv_look_choice){.layer = -1, .head = -1};
+    while (i-- > 0)
+        if (!attention || strcmp(l->attentions[i].name, attention) == 0) {
+            const qkv_look_attention *a = &l->attentions[i];
+            *out = (qkv_look_choice){.attention = i, .layer = (int)a->layers - 1, .head = -1,
+                                     .position = first_position(&l->axes[a->query], a->causal)};
+            return QKV_OK;
+        }
+    return qkv_fail(l->ctx, QKV_E_ARGUMENT, "attention: a %s model has no %.60s", l->kind,
+                    attention ? attention : "attention");
+}
+
 qkv_status qkv_look_row(const qkv_look *l, const qkv_look_choice *c, double *row)
 {
     qkv_status status = check_choice(l, c);

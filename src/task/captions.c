@@ -101,7 +101,7 @@ static qkv_tensor *captions_loss(void *self, qkv_tape *t, const qkv_micro_batch 
     for (size_t i = 0; i < part->count && pixels; i++)
         qkv__packed_field(&s->texts, s->train.captions,
                           choose_caption(s, s->numbers[i], qkv__first_sample(part) + i), CAPTION);
-    if (!pixels)
+    if (!pixels || s->texts.failed)
         return NULL;
     qkv_tensor *images = qkv_clip_images(m, t, pixels);
     qkv_tensor *texts = qkv__text_vectors(&s->texts, m, t);

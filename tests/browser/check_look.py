@@ -112,6 +112,17 @@ with Browser() as b:
          "tr: a line for each weight above 0.05")
     check(b.js("return document.querySelectorAll('#lines2 line').length") > 0, "alignment lines")
     b.screenshot(os.path.join(shots, "look-translator.png"))
+    b.media("type", "print")
+    check(b.js("return getComputedStyle(document.querySelector('.tokens button')).display")
+          != "none", "tokens are printed")
+    check(b.js("return getComputedStyle(document.querySelector('.save')).display") == "none",
+          "buttons that save are not")
+    b.media("type", "")
+    b.cdp("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1,
+          mobile=False)
+    check(b.js("return document.documentElement.scrollWidth") <= 400,
+          "a narrow window does not scroll sideways")
+    b.cdp("Emulation.clearDeviceMetricsOverride")
 
     # Images: patches by a click and by keys; the class token; hidden patches cannot be chosen.
     for model in ("vit", "cct", "mae", "color"):

@@ -5,16 +5,11 @@
 set -eu
 # shellcheck source=tests/support/browser.sh
 . "$QKV_SOURCE/tests/support/browser.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
 # shellcheck source=tests/support/models.sh
 . "$QKV_SOURCE/tests/support/models.sh"
 cd "$work"
 
-sentences 200 >text
-sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
-draw_bars 1 64 bars-images-idx3-ubyte
-label_bars 64 bars-labels-idx1-ubyte
+learning_files 200
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
 train tr translate --source text --target german --vocab 300

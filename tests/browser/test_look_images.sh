@@ -4,8 +4,6 @@
 set -eu
 # shellcheck source=tests/support/browser.sh
 . "$QKV_SOURCE/tests/support/browser.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
 # shellcheck source=tests/support/models.sh
 . "$QKV_SOURCE/tests/support/models.sh"
 cd "$work"

@@ -3,16 +3,11 @@
 # looked into; rows are distributions, captures have their tensors, wrong uses are refused.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
-# shellcheck source=tests/support/bars.sh
-. "$QKV_SOURCE/tests/support/bars.sh"
 # shellcheck source=tests/support/models.sh
 . "$QKV_SOURCE/tests/support/models.sh"
 
-sentences 300 >text
-sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
+learning_files 300
 awk '{ print (NR % 2 ? "odd" : "even") "\t" $0 }' text >labels.tsv
-draw_bars 1 64 bars-images-idx3-ubyte
-label_bars 64 bars-labels-idx1-ubyte
 image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 train lm lm --data text --vocab 300
 train mlm mlm --data text --vocab 300
@@ -212,7 +207,7 @@ refused 1 "lm: the text has no tokens" look lm ""
 refused 1 "layer: attentions have" look lm "the cat" --layer 99
 refused 1 "head: attentions have" look lm "the cat" --head 99
 refused 1 "position: there are" look lm "the cat" --at 99
-refused 1 "--attention: a llama model has no cross" look lm "the cat" --attention cross
+refused 1 "attention: a llama model has no cross" look lm "the cat" --attention cross
 refused 1 "nowhere.png: cannot be opened" look vit nowhere.png
 refused 1 "nowhere/inside: " look lm "the cat" --capture nowhere/inside
 refused 2 "--least" look lm "the cat" --least 2

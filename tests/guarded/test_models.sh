@@ -17,6 +17,7 @@ label_bars 24 bars-labels-idx1-ubyte
 bars=../bars-images-idx3-ubyte
 images=$QKV_SOURCE/tests/golden/images
 mkdir cpu guarded set masks
+awk 'BEGIN { for (i = 1; i <= 6; i++) print i ".png,number " i }' >captions.csv
 for i in 1 2 3 4 5 6; do
     cp "$images/type2-8bit.png" set/$i.png
     cp "$images/type0-1bit.png" masks/$i.png
@@ -47,6 +48,8 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both train classify --data $bars $nano $run --out cct
     both train embed --data $bars --type vit $nano $run --out patches
     both train embed --data $bars $nano $run --out views
+    both train embed --data ../set --captions ../captions.csv --size 16 --valid-last 2 $words $run \
+        --out captions
     both train reconstruct --images $bars $nano $run --out mae
     both train segment --images ../set --masks ../masks --size 16 $nano $run --out masks
     both train colorize --images ../set --size 16 $nano $run --out colors
@@ -65,13 +68,15 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both classify cct "$image"
     both embed patches "$image" --nearest $bars --top-k 3
     both embed views --file $bars --out views.npy
+    both embed captions "$image" --nearest ../en --top-k 3
+    both embed captions 'number 2' --nearest ../set
     both reconstruct mae "$image" --mask 75 --out filled.png
     both segment masks "$image" --out classes.png
     both colorize colors "$image" --hint 2,3,#e0a060 --out coloured.png
     both encode codes "$image" --out codes.npy
     both decode codes codes.npy --out again.png
     both imagine prior --count 2 --out grid.png
-    for m in gpt bert vectors mt series vit patches views mae masks colors codes prior; do
+    for m in gpt bert vectors mt series vit patches views captions mae masks colors codes prior; do
         both eval $m --json
     done
 }

@@ -7,13 +7,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/clip.h"
 
 static const char *const models[] = {"clip", "clip-old"};
 enum { MODELS = sizeof models / sizeof *models, TEXTS = 3, LENGTH = 9 };
 static const double EPS = 1e-12;
+
+#include "each_model.h"
 
 static void train_step(const char *name, unsigned isa)
 {
@@ -32,12 +32,6 @@ static void train_step(const char *name, unsigned isa)
     compare_tensor(&f, "image_vectors", pictures);
     compare_step(&f, logits, loss);
     close_fixture(&f);
-}
-
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
 }
 
 /* Texts one after another, without what is behind their ends. */
@@ -73,12 +67,6 @@ static void test_interpolated(void **state)
                        qkv_clip_images(f.model, f.t, golden_images(&f, "wide")));
         close_fixture(&f);
     }
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    check_saved_again(models, MODELS);
 }
 
 int main(void)

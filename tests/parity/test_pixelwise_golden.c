@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/pixelwise.h"
 
 static const char *const models[] = {"segmenter", "colorizer", "convolutions"};
 enum { MODELS = sizeof models / sizeof *models, PIXELS = 3 * 12 * 12 };
+
+#include "each_model.h"
 
 static qkv_tensor *pixel_classes(fixture *f)
 {
@@ -36,18 +36,6 @@ static void train_step(const char *name, unsigned isa)
     compare_step(&f, y, classes ? qkv_cross_entropy(f.t, y, pixel_classes(&f), NULL)
                                 : qkv_huber_loss(f.t, y, golden_images(&f, "colors"), 0.3));
     close_fixture(&f);
-}
-
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    check_saved_again(models, MODELS);
 }
 
 int main(void)

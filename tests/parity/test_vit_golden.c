@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isas.h"
-#include "model_golden.h"
 #include "qkv/vit.h"
 
 static const char *const models[] = {"vit", "vit-grey", "cct", "cct-plain"};
 enum { MODELS = sizeof models / sizeof *models };
+
+#include "each_model.h"
 
 static void train_step(const char *name, unsigned isa)
 {
@@ -25,12 +25,6 @@ static void train_step(const char *name, unsigned isa)
     close_fixture(&f);
 }
 
-static void run_all(unsigned isa)
-{
-    for (int i = 0; i < MODELS; i++)
-        train_step(models[i], isa);
-}
-
 /* An image of another shape than positions were learnt for. */
 static void test_interpolated(void **state)
 {
@@ -40,12 +34,6 @@ static void test_interpolated(void **state)
     qkv_tape_mode(f.t, false, false);
     compare_tensor(&f, "wide_logits", qkv_vit_logits(f.model, f.t, golden_images(&f, "wide")));
     close_fixture(&f);
-}
-
-static void test_saved_again(void **state)
-{
-    (void)state;
-    check_saved_again(models, MODELS);
 }
 
 int main(void)

@@ -142,16 +142,18 @@ static inline void same_image(const qkv_image *a, const qkv_image *b)
     assert_memory_equal(a->data, b->data, a->width * a->height * a->channels);
 }
 
-/* A folder with two of a class each. */
-static inline void make_set(void)
+enum { SET = 4 };
+static const char *const set_files[SET] = {"set/0/a.png", "set/0/b.png", "set/17/c.png",
+                                           "set/17/d.png"};
+
+/* A folder with two of a class each: file i is image `number` i + first. */
+static inline void make_set(size_t side, size_t number, size_t first)
 {
-    static const char *const files[] = {"set/0/a.png", "set/0/b.png", "set/17/c.png",
-                                        "set/17/d.png"};
     assert_int_equal(mkdir(in(folder, "set"), 0700), 0);
     assert_int_equal(mkdir(in(folder, "set/0"), 0700), 0);
     assert_int_equal(mkdir(in(folder, "set/17"), 0700), 0);
-    for (size_t i = 0; i < 4; i++) {
-        qkv_image image = drawn_file(files[i], SIDE, SIDE, i);
+    for (size_t i = 0; i < SET; i++) {
+        qkv_image image = drawn_file(set_files[i], side, side, number * i + first);
         drop(&image);
     }
 }

@@ -34,6 +34,26 @@ static qkv_pipeline *deep_lm(const qkv_model_type *type)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+/* Where nothing is chosen: the mean of the last layer's heads, of the class token or the last
+ * token. */
+static void check_choice(const qkv_look *l)
+{
+    qkv_look_choice c;
+    const qkv_look_attention *last = &l->attentions[l->attentions_count - 1];
+    const qkv_look_axis *q = &l->axes[last->query];
+    assert_int_equal(qkv_look_choose(l, NULL, &c), QKV_OK);
+    assert_int_equal(c.attention, l->attentions_count - 1);
+    assert_int_equal(c.layer, last->layers - 1);
+    assert_int_equal(c.head, -1);
+    if (!q->rows)
+        assert_int_equal(c.position, q->count - 1);
+    else if (q->lead)
+        assert_int_equal(c.position, 0);
+    assert_int_equal(qkv_look_choose(l, l->attentions[0].name, &c), QKV_OK);
+    assert_int_equal(c.attention, 0);
+    assert_int_equal(qkv_look_choose(l, "nobody", &c), QKV_E_ARGUMENT);
+}
+
 static void check_rows(const qkv_look *l)
 {
     double row[64];
@@ -54,6 +74,7 @@ static void check_rows(const qkv_look *l)
                 }
         assert_non_null(a->value_norms);
     }
+    check_choice(l);
 }
 
 /* Each attention's weights are a place, and its values, whose heads they have. */

@@ -185,7 +185,7 @@ static void nearest(void **state)
     qkv_look l;
     double a[FILTERS], cosine = -1, number;
     draw(&image, SIDE, SIDE, 3);
-    make_set();
+    make_set(SIDE, 1, 0);
     draw(&other, SIDE, SIDE, 2); /* set/17/c.png */
     for (size_t k = 0; k < FILTERS; k++)
         a[k] = respond_plainly(m, k, &image, 0, 0);
@@ -439,7 +439,7 @@ static void memory_gives_out(void **state)
     (void)state;
     static const char *hint[] = {"2,3,#d02030"};
     char among[2 * PATH_BYTES];
-    make_set();
+    make_set(SIDE, 1, 0);
     (void)snprintf(among, sizeof among, "%s/set/0", folder);
     for (int kind = VIT; kind <= COLORIZER; kind++) {
         qkv_image image;

@@ -12,7 +12,7 @@ static void test_labels(void **state)
 {
     (void)state;
     qkv_pipeline *p = opened(VIT);
-    make_set();
+    make_set(SIDE, 1, 0);
     put_file(in(folder, "set/0/z.png"), "no image", 8);
     put_file(in(folder, "bad.png"), "no image", 8);
     qkv_image wide = drawn_file("wide.png", 40, 20, 7), first = drawn_file("first.png", 9, 9, 8);
@@ -48,7 +48,7 @@ static void test_stopping(void **state)
 {
     (void)state;
     qkv_pipeline *p = opened(VIT);
-    make_set();
+    make_set(SIDE, 1, 0);
     const qkv_image_source set = {.path = in(folder, "set")};
     labels l = {.stop_at = 2};
     expect_status(qkv_pipeline_classify_images(p, &set, 1, keep, &l), QKV_E_CANCELLED, "stopped");

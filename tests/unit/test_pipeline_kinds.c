@@ -107,7 +107,7 @@ static void test_evaluation(void **state)
     (void)state;
     static const char *const first[KINDS] = {"accuracy", "psnr", "miou", "psnr", "psnr",
                                              "ranks_blur", "bits_per_code"};
-    make_set();
+    make_set(SIDE, 1, 0);
     assert_int_equal(mkdir(in(folder, "masks"), 0700), 0);
     for (char name[] = "masks/a.png"; name[6] <= 'd'; name[6]++) {
         qkv_image mask;
