@@ -152,7 +152,9 @@ look captions "$image" --patch "$other" --answer "a bar" --other "the bar"
 grep -q '^cosine with a bar - cosine with the bar at the output: ' answer ||
     fail "texts of an image: $(cat answer)"
 "$QKV" info captions --probes >answer
-grep -q ' vision.0.attn.z ' answer && grep -q ' text.0.attn.z ' answer || fail "places of both"
+for place in vision.0.attn.z text.0.attn.z; do
+    grep -qF " $place " answer || fail "captions: no place $place"
+done
 look lm "the cat sat" --patch "the mat sat" --place attn.z --heads
 grep -q 'heads across' answer || fail "no heads: $(cat answer)"
 refused 1 "the clean input has" look lm "the cat" --patch "the cat sat on the mat"
