@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import (bert, embed, evaluate, lm, look, mae, marian, named, taming,
+from check_transformers import (bert, clip, embed, evaluate, lm, look, mae, marian, named, taming,
                                 vit)
 
 # Every part: name, what it checks, in which function.
@@ -30,6 +30,8 @@ PARTS = [
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
     ("embed", "vectors of texts and images, sentence-transformers too where it is installed",
      embed.all_of_it),
+    ("clip", "vectors of images and captions; CLIP's own tokenizer, and training from it",
+     clip.all_of_it),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
     ("vit-trained", "classifiers of images, colour and grey", vit.trained),

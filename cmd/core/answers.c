@@ -153,6 +153,21 @@ qkv_json_writer cli_object(const cli *c)
     return w;
 }
 
+void cli_put_series(qkv_json_writer *w, const qkv_array *y)
+{
+    size_t columns = y->shape[1];
+    if (y->names)
+        qkv_json_put_strings(w, "columns", (const char *const *)y->names, columns);
+    qkv_json_begin_array(w, "rows");
+    for (size_t i = 0; i < y->shape[0]; i++) {
+        qkv_json_begin_array(w, NULL);
+        for (size_t j = 0; j < columns; j++)
+            qkv_json_put_float(w, NULL, (float)y->data[i * columns + j]);
+        qkv_json_end_array(w);
+    }
+    qkv_json_end_array(w);
+}
+
 int cli_answer(const cli *c, qkv_json_writer *w)
 {
     (void)c;

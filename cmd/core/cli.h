@@ -113,8 +113,8 @@ int cli_png_only(const cli *c, const char *out);
 qkv_json_writer cli_object(const cli *c);
 /* Ends the object, prints it and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
-
-/* Arrays. */
+/* The fields "columns" (where they have names) and "rows" of a series (rows, columns). */
+void cli_put_series(qkv_json_writer *w, const qkv_array *y);
 
 /* Flushes what was printed; CLI_FAILED, with a message, when it cannot be written. */
 int cli_flush(void);

@@ -1,5 +1,5 @@
 /* chapter.h - what the chapters of `qkv tour` share: the frame, the texts, a curve. A chapter is a
- * file tour_NAME.c with a function, and a row in cmd_tour.c. */
+ * file NAME.c with a function tour_NAME, and a row in tour.c. */
 #ifndef QKV_CMD_TOUR_CHAPTER_H
 #define QKV_CMD_TOUR_CHAPTER_H
 
@@ -88,7 +88,7 @@ qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *trai
 
 /* ---- curves: curve.c ------------------------------------------------------------------- */
 
-enum { TOUR_CURVE_COLUMNS = 60 };
+enum { TOUR_CURVE_COLUMNS = 60 }; /* at most CLI_PLOT_COLUMNS */
 
 /* A value over a share of the time, averaged by column. Start from {0}. */
 typedef struct {

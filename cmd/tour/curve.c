@@ -1,11 +1,11 @@
 /* curve.c - a value over time in a few lines of block characters. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "core/plot.h"
 #include "tour/chapter.h"
 
-enum { ROWS = 6, STEPS = 8 }; /* lines, and heights of a block within one */
+enum { ROWS = 6 };
 
 void tour_curve_add(tour_curve *c, double share, double value)
 {
@@ -16,7 +16,7 @@ void tour_curve_add(tour_curve *c, double share, double value)
 }
 
 /* Means by column; one without values repeats the one before it. False when all are empty. */
-static bool means(const tour_curve *c, double y[TOUR_CURVE_COLUMNS], double *low, double *high)
+static bool means(const tour_curve *c, cli_plot *p)
 {
     int first = 0;
     while (first < TOUR_CURVE_COLUMNS && !c->count[first])
@@ -24,12 +24,9 @@ static bool means(const tour_curve *c, double y[TOUR_CURVE_COLUMNS], double *low
     if (first == TOUR_CURVE_COLUMNS)
         return false;
     double last = c->sum[first] / (double)c->count[first];
-    *low = *high = last;
     for (int i = 0; i < TOUR_CURVE_COLUMNS; i++) {
         last = c->count[i] ? c->sum[i] / (double)c->count[i] : last;
-        y[i] = last;
-        *low = fmin(*low, last);
-        *high = fmax(*high, last);
+        cli_plot_add(p, last);
     }
     return true;
 }
@@ -37,24 +34,19 @@ static bool means(const tour_curve *c, double y[TOUR_CURVE_COLUMNS], double *low
 void tour_curve_show(const tour_curve *c, const tour *t, const char *title)
 {
     const page *p = t->page;
-    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    double y[TOUR_CURVE_COLUMNS], low, high;
-    if (!means(c, y, &low, &high))
+    cli_plot plot = {.rows = ROWS, .low = INFINITY, .high = -INFINITY};
+    if (!means(c, &plot))
         return;
-    tour_index_curve(t, y, TOUR_CURVE_COLUMNS, title);
+    tour_index_curve(t, plot.y, plot.count, title);
     if (p->json)
         return;
     page_space(p);
     page_line(p, "%s", title);
     for (int row = ROWS - 1; row >= 0; row--) {
-        char line[TOUR_CURVE_COLUMNS * 3 + 1] = "", label[16] = "";
-        for (int i = 0; i < TOUR_CURVE_COLUMNS; i++) {
-            double share = high > low ? (y[i] - low) / (high - low) : 0;
-            int height = 1 + (int)(share * (ROWS * STEPS - 1) + 0.5) - row * STEPS;
-            strcat(line, blocks[height < 0 ? 0 : height > STEPS ? STEPS : height]);
-        }
+        char line[CLI_PLOT_LINE], label[16] = "";
+        cli_plot_line(&plot, row, line);
         if (row == ROWS - 1 || row == 0)
-            (void)snprintf(label, sizeof label, "%.2f", row ? high : low);
+            (void)snprintf(label, sizeof label, "%.2f", row ? plot.high : plot.low);
         page_line(p, "%6s ┤%s", label, line);
     }
 }

@@ -86,13 +86,19 @@ typedef struct {
     char (*text)[FIGURE];  /* (count) */
 } comparison;
 
+/* The cell of a run; NaN: there is no number. */
+static void compare_put_number(const comparison *x, size_t run, double value)
+{
+    (void)snprintf(x->text[run], FIGURE, isnan(value) ? "-" : "%.6g", value);
+    x->cells[run] = x->text[run];
+}
+
 static void print_numbers(const comparison *x, const char *name,
                           double (*number)(const qkv_run_log *r))
 {
     for (size_t k = 0; k < x->count; k++) {
         double value = number(x->runs[k]);
-        (void)snprintf(x->text[k], FIGURE, value < 0 ? "-" : "%.6g", value);
-        x->cells[k] = x->text[k];
+        compare_put_number(x, k, value < 0 ? NAN : value);
     }
     compare_print_row(name, x->count, x->cells);
 }
@@ -102,9 +108,7 @@ static void print_metric(const comparison *x, const char *name)
 {
     for (size_t k = 0; k < x->count; k++) {
         const qkv_run_series *s = qkv_run_log_find(x->runs[k], name);
-        double value = s ? qkv_run_series_at(s, qkv_run_log_best(x->runs[k])) : NAN;
-        (void)snprintf(x->text[k], FIGURE, isnan(value) ? "-" : "%.6g", value);
-        x->cells[k] = x->text[k];
+        compare_put_number(x, k, s ? qkv_run_series_at(s, qkv_run_log_best(x->runs[k])) : NAN);
     }
     compare_print_row(strchr(name, '/') + 1, x->count, x->cells);
 }

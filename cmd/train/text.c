@@ -57,11 +57,13 @@ static const char *const embed_examples[] = {
     "qkv train embed --source en.txt --target de.txt --out runs/e --resume",
     "qkv train embed --data questions.tsv --valid held.tsv --out runs/q",
     "qkv train embed --data questions.tsv --init runs/words --out runs/q",
-    "qkv train embed --data photos --minutes 60 --out runs/photos", NULL};
+    "qkv train embed --data photos --minutes 60 --out runs/photos",
+    "qkv train embed --data photos --captions names.csv --out runs/named", NULL};
 
 CLI_COMMAND(cli_train_embed, 225) = {
     .manual = {.name = "train embed", .summary = "train vectors: of texts or images that are alike",
-               .usage = "--source FILE --target FILE | --data DATA, --out DIR [options]",
+               .usage = "--source FILE --target FILE | --data DATA [--captions FILE], --out "
+                        "DIR [options]",
                .examples = embed_examples,
                .text = "Learns from pairs of texts that belong together: sentences and their "
                        "translations, questions and answers. One encoder reads both; a text's "
@@ -78,6 +80,11 @@ CLI_COMMAND(cli_train_embed, 225) = {
                        "have its class most often (knn). Below 64 pixels --out is a compact "
                        "transformer without head, else a ViTModel; train classify --init begins "
                        "with either.\n\n"
+                       "With --captions too, a table of image files and texts or a folder of text "
+                       "files, learns which text belongs to which image (CLIP): two encoders whose "
+                       "vectors lie in one space, so that a text finds images and an image finds "
+                       "its name. Evaluates by recall in both directions. --out becomes a "
+                       "CLIPModel directory; --init begins with one.\n\n"
                        "Without --steps or --minutes it takes 5 minutes."},
     .job = "embed", .run = train_run};
 

@@ -55,16 +55,7 @@ static int series_json(cli *c, const qkv_array *before, const qkv_array *y)
 {
     size_t columns = y->shape[1];
     qkv_json_writer w = cli_object(c);
-    if (y->names)
-        qkv_json_put_strings(&w, "columns", (const char *const *)y->names, columns);
-    qkv_json_begin_array(&w, "rows");
-    for (size_t i = 0; i < y->shape[0]; i++) {
-        qkv_json_begin_array(&w, NULL);
-        for (size_t j = 0; j < columns; j++)
-            qkv_json_put_float(&w, NULL, (float)y->data[i * columns + j]);
-        qkv_json_end_array(&w);
-    }
-    qkv_json_end_array(&w);
+    cli_put_series(&w, y);
     qkv_json_begin_array(&w, "filled");
     for (size_t i = 0; i < y->count; i++)
         if (!isfinite(before->data[i]))

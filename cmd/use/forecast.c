@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "core/cli.h"
-#include "tour/plot.h"
+#include "core/plot.h"
 
 #define STDIN "/dev/stdin"
 
@@ -35,24 +35,14 @@ static int print_rows(cli *c, const qkv_array *y)
 static void plot(const qkv_array *history, const qkv_array *y)
 {
     for (size_t j = 0; j < y->shape[1]; j++)
-        cli_plot(stderr, y->names ? y->names[j] : NULL, history->data + j, history->shape[0],
-                 history->shape[1], y->data + j, y->shape[0], y->shape[1]);
+        cli_plot_series(stderr, y->names ? y->names[j] : NULL, history->data + j, history->shape[0],
+                        history->shape[1], y->data + j, y->shape[0], y->shape[1]);
 }
 
 static int forecast_answer_json(cli *c, const qkv_array *y)
 {
-    size_t targets = y->shape[1];
     qkv_json_writer w = cli_object(c);
-    if (y->names)
-        qkv_json_put_strings(&w, "columns", (const char *const *)y->names, targets);
-    qkv_json_begin_array(&w, "rows");
-    for (size_t i = 0; i < y->shape[0]; i++) {
-        qkv_json_begin_array(&w, NULL);
-        for (size_t j = 0; j < targets; j++)
-            qkv_json_put_real(&w, NULL, (double)y->data[i * targets + j]);
-        qkv_json_end_array(&w);
-    }
-    qkv_json_end_array(&w);
+    cli_put_series(&w, y);
     return cli_answer(c, &w);
 }
 

@@ -89,8 +89,8 @@ typedef struct {
 } qkv_map_grid;
 
 void qkv_draw_map_grid(qkv_drawing *d, const qkv_frame *frame, const qkv_map_grid *grid);
-/* A size at which maps are `cell` wide and labels fit. Maps are as tall as their cells are square,
- * but at most twice and at least half as tall as wide. */
+/* A size at which maps are `cell` wide and labels fit. Cells are square where maps are thereby at
+ * most twice and at least half as tall as wide. */
 void qkv_map_grid_size(const qkv_map_grid *grid, double cell, double *width, double *height);
 
 /* ---- images --------------------------------------------------------------------------------- */

@@ -76,13 +76,6 @@ float qkv__proto_float(const qkv__proto_field *f)
     return value;
 }
 
-double qkv__proto_double(const qkv__proto_field *f)
-{
-    double value;
-    memcpy(&value, &f->value, sizeof value);
-    return value;
-}
-
 static void put_varint(qkv_str *out, uint64_t value)
 {
     char bytes[10];

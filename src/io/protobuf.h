@@ -30,7 +30,6 @@ qkv__proto qkv__proto_begin(const void *data, size_t size, const qkv__proto *wit
 /* The next field; false at the end, and when the message is bad. */
 bool qkv__proto_next(qkv__proto *p, qkv__proto_field *out);
 float qkv__proto_float(const qkv__proto_field *f); /* of a 32-bit field */
-double qkv__proto_double(const qkv__proto_field *f); /* of a 64-bit field */
 
 void qkv__proto_put_int(qkv_str *out, uint32_t number, uint64_t value);
 void qkv__proto_put_float(qkv_str *out, uint32_t number, float value);

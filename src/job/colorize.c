@@ -100,7 +100,7 @@ static qkv_status colorize_sample_rows(const qkv__image_job *p, qkv_tape *t, siz
 
 static qkv_status colorize_sample(void *user, qkv_tape *t, qkv_samples *out)
 {
-    static const qkv__sample_images_kind kind = {"coloured", 3, CHANNELS, colorize_sample_rows};
+    static const qkv__sample_images_kind kind = {"coloured", 3, colorize_sample_rows};
     return qkv__sample_images(user, t, &kind, out);
 }
 

@@ -70,7 +70,7 @@ static qkv_status reconstruct_begin(qkv__run *base)
 
 /* The image with patches hidden, filled in, and as it is. */
 static qkv_status reconstruct_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t image,
-                                    uint8_t *const *painted)
+                                          uint8_t *const *painted)
 {
     const qkv_pixels *images = qkv__sample_set(p)->images;
     const qkv_mae_config *c = qkv_model_config(p->base.model);
@@ -83,11 +83,8 @@ static qkv_status reconstruct_sample_rows(const qkv__image_job *p, qkv_tape *t, 
 
 static qkv_status reconstruct_sample(void *user, qkv_tape *t, qkv_samples *out)
 {
-    const qkv__image_job *p = user;
-    const qkv__sample_images_kind kind = {"filled-in", 3,
-                                         qkv_pixels_channels(qkv__sample_set(p)->images),
-                                         reconstruct_sample_rows};
-    return qkv__sample_images(p, t, &kind, out);
+    static const qkv__sample_images_kind kind = {"filled-in", 3, reconstruct_sample_rows};
+    return qkv__sample_images(user, t, &kind, out);
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__augment_table, NULL};

@@ -25,12 +25,11 @@ void qkv__sample_label(qkv_str *text, const qkv_model *m, const qkv_real *logits
 
 /* ---- images: sheets of up to 8 columns ---- */
 
-/* What a sheet shows of each image: rows of images of the set's size. */
+/* What a sheet shows of each image: rows of images of the set's size and channels. */
 typedef struct {
     const char *name;
     size_t rows;     /* 1 to 3 */
-    size_t channels; /* of what paint makes */
-    /* Fills in rows[0 ..] (height, width, channels) for image number `image` of the set. */
+    /* Fills in rows[0 ..], images as the set's, for image number `image` of it. */
     qkv_status (*paint)(const qkv__image_job *p, qkv_tape *t, size_t image, uint8_t *const *rows);
 } qkv__sample_images_kind;
 qkv_status qkv__sample_images(const qkv__image_job *p, qkv_tape *t,

@@ -7,7 +7,7 @@
 #include "qkv/codes.h"
 #include "qkv/painting.h"
 #include "qkv/sample_codes.h"
-#include "tensor/make.h"
+#include "task/common.h"
 
 enum { COLUMNS = 8, MOST_ROWS = 3, SIDE = 64, GAP = 2, MARGIN = 2, PAPER = 255, IMAGINED = 4 };
 
@@ -28,12 +28,6 @@ static qkv_status image_sample(qkv_samples *out, const char *name, qkv_sheet *s,
     return status;
 }
 
-/* Number of the i-th of n images, evenly over all. */
-static size_t evenly(const qkv_pixels *p, size_t i, size_t n)
-{
-    return i * qkv_pixels_count(p) / n;
-}
-
 static size_t shown_count(const qkv_pixels *p)
 {
     return qkv_pixels_count(p) < COLUMNS ? qkv_pixels_count(p) : COLUMNS;
@@ -45,17 +39,18 @@ qkv_status qkv__sample_images(const qkv__image_job *p, qkv_tape *t,
     qkv_context *ctx = p->base.ctx;
     const qkv_pixels *images = qkv__sample_set(p)->images;
     size_t n = shown_count(images), height = qkv_pixels_height(images);
-    size_t width = qkv_pixels_width(images), each = height * width * kind->channels;
+    size_t width = qkv_pixels_width(images), channels = qkv_pixels_channels(images);
+    size_t each = height * width * channels;
     qkv_sheet sheet = sheet_of(height, width);
     uint8_t *room = qkv_malloc(ctx, MOST_ROWS * each), *rows[MOST_ROWS];
-    qkv_status status = room ? qkv_sheet_create(&sheet, ctx, kind->rows, n, kind->channels, PAPER)
+    qkv_status status = room ? qkv_sheet_create(&sheet, ctx, kind->rows, n, channels, PAPER)
                              : QKV_E_MEMORY;
     for (size_t k = 0; k < MOST_ROWS; k++)
         rows[k] = room ? room + k * each : NULL;
     for (size_t i = 0; i < n && !status; i++) {
-        status = kind->paint(p, t, evenly(images, i, n), rows);
+        status = kind->paint(p, t, qkv__evenly(i, n, qkv_pixels_count(images)), rows);
         for (size_t k = 0; k < kind->rows && !status; k++)
-            qkv_sheet_put(&sheet, k, i, rows[k], kind->channels);
+            qkv_sheet_put(&sheet, k, i, rows[k], channels);
     }
     qkv_free(ctx, room);
     return image_sample(out, kind->name, &sheet, ctx, status);
@@ -68,14 +63,7 @@ static qkv_status put_labels(const qkv__image_job *p, qkv_tape *t, const size_t 
 {
     qkv_model *m = p->base.model;
     const qkv_pixels *images = qkv__sample_set(p)->images;
-    const qkv_image_format *f = qkv_model_image_format(m);
-    const size_t shape[] = {n, qkv_pixels_height(images), qkv_pixels_width(images),
-                            qkv_pixels_channels(images)};
-    qkv__begin_inference(t);
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
-    if (x)
-        qkv_pixels_values(qkv_tensor_fill(x), p->base.ctx, images, numbers, n, f->mean, f->std);
-    qkv_tensor *y = qkv_vit_logits(m, t, x);
+    qkv_tensor *y = qkv_vit_logits(m, t, qkv__images_values(m, t, images, numbers, n));
     const qkv_real *logits = qkv_data(t, y);
     if (!logits)
         return qkv_tape_status(t);
@@ -98,7 +86,7 @@ qkv_status qkv__sample_image_labels(const qkv__image_job *p, qkv_tape *t, qkv_sa
     qkv_str_init(&text, ctx);
     qkv_status status = qkv_sheet_create(&sheet, ctx, 1, n, qkv_pixels_channels(images), PAPER);
     for (size_t i = 0; i < n; i++)
-        numbers[i] = evenly(images, i, n);
+        numbers[i] = qkv__evenly(i, n, qkv_pixels_count(images));
     for (size_t i = 0; i < n && !status; i++)
         qkv_sheet_put(&sheet, 0, i, qkv_pixels_data(images, numbers[i]),
                       qkv_pixels_channels(images));

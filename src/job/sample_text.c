@@ -7,6 +7,7 @@
 #include "qkv/bert.h"
 #include "qkv/infer.h"
 #include "qkv/marian.h"
+#include "task/common.h"
 #include "task/packed.h"
 
 enum { CONTINUATIONS = 2, PROMPT = 16, MADE = 48 }; /* tokens */
@@ -232,15 +233,15 @@ qkv_status qkv__sample_text_labels(const qkv__run *r, qkv_tape *t, qkv_samples *
     qkv_str text;
     qkv_str_init(&text, r->ctx);
     for (size_t i = 0; i < n; i++)
-        qkv__packed_record(&p, from, i * all / n, LABEL);
+        qkv__packed_record(&p, from, qkv__evenly(i, n, all), LABEL);
     qkv_tensor *y = qkv_bert_class_logits(r->model, t, qkv__packed_hidden(&p, r->model, t),
                                           qkv_tensor_ids(t, p.offsets, 1, &n));
     const qkv_real *logits = qkv_data(t, y);
     qkv_status status = p.failed ? QKV_E_MEMORY : logits ? QKV_OK : qkv_tape_status(t);
     for (size_t i = 0; i < n && !status; i++) {
         const int32_t *ids, *label;
-        size_t len = qkv_records_get(from, i * all / n, 0, &ids);
-        (void)qkv_records_get(from, i * all / n, LABEL, &label);
+        size_t len = qkv_records_get(from, qkv__evenly(i, n, all), 0, &ids);
+        (void)qkv_records_get(from, qkv__evenly(i, n, all), LABEL, &label);
         qkv__sample_label(&text, r->model, logits + i * c->classes, c->classes, *label);
         qkv_str_puts(&text, "  ");
         status = add_text(r, &text, ids, len < TEXT_IDS ? len : TEXT_IDS);

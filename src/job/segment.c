@@ -153,7 +153,7 @@ static qkv_status segment_sample_rows(const qkv__image_job *p, qkv_tape *t, size
 
 static qkv_status segment_sample(void *user, qkv_tape *t, qkv_samples *out)
 {
-    static const qkv__sample_images_kind kind = {"classes", 3, CHANNELS, segment_sample_rows};
+    static const qkv__sample_images_kind kind = {"classes", 3, segment_sample_rows};
     return qkv__sample_images(user, t, &kind, out);
 }
 

@@ -220,11 +220,8 @@ static qkv_status vqgan_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t
 
 static qkv_status vqgan_sample(void *user, qkv_tape *t, qkv_samples *out)
 {
-    const qkv__image_job *p = user;
-    const qkv__sample_images_kind kind = {"decoded", 2,
-                                         qkv_pixels_channels(qkv__sample_set(p)->images),
-                                         vqgan_sample_rows};
-    return qkv__sample_images(p, t, &kind, out);
+    static const qkv__sample_images_kind kind = {"decoded", 2, vqgan_sample_rows};
+    return qkv__sample_images(user, t, &kind, out);
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__codes_table, &qkv__augment_table, NULL};

@@ -215,13 +215,6 @@ qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor 
     return qkv__patches_encode(p, t, qkv__patches_begin(p, t, x));
 }
 
-qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels)
-{
-    qkv_tensor *x = qkv__patches_embed(p, t, pixels);
-    return !x ? NULL : qkv__patches_through(p, t, x, qkv_dim(pixels, 1) / p->c->patch,
-                                            qkv_dim(pixels, 2) / p->c->patch);
-}
-
 double qkv__patches_stack_flops(const qkv_patches_config *c, int passes, double sequences,
                                 size_t length)
 {

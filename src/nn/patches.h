@@ -71,8 +71,6 @@ qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *
 /* Placed, begun and encoded: x (B, rows * columns, width) -> (B, tokens, width). */
 qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
                                  size_t columns);
-/* All of them: pixels (B, H, W, channels) -> (B, tokens, width). */
-qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
 
 /* FLOPs on so many sequences of `length` in such a stack; and on rows in the layer that makes them
  * of pixels. passes: as of qkv__conv_flops. */

@@ -49,7 +49,7 @@ static qkv_status evaluate_captioned(qkv_pipeline *p, const qkv_pipeline_evaluat
     qkv_recall_score s = {0};
     qkv_status status = open_captioned(p, o, &read, &images, &captions);
     if (!status) {
-        (void)qkv__image_format_of(p->model);
+        (void)qkv__image_format_of(p->model); /* which the model is given if it has none */
         const qkv_captioned data = {images, captions};
         status = qkv_captions_evaluate(p->model, p->tape, &data, 0, &s);
         out->scored = qkv_pixels_count(images);

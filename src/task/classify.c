@@ -222,12 +222,7 @@ static qkv_status classify_check_options(qkv_context *ctx, const qkv_classify_op
 {
     if (!(o->rdrop >= 0))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "rdrop is 0 or more, not %g", o->rdrop);
-    if (!(o->drop >= 0 && o->drop < 1))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
-                        o->drop);
-    if (o->drop > 0 && !tokenizer)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
-    return QKV_OK;
+    return qkv__masking_check_drop(ctx, o->drop, tokenizer);
 }
 
 qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records *train,

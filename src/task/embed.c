@@ -95,15 +95,8 @@ static qkv_status evaluate_pairs(qkv_model *m, qkv_tape *t, const qkv_records *r
 static qkv_status embed_check_options(qkv_context *ctx, const qkv_embed_options *o,
                                       const qkv_tokenizer *tokenizer)
 {
-    if (!(o->temperature > 0 && o->temperature <= 100))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the temperature is above 0 and at most 100, not %g",
-                        o->temperature);
-    if (!(o->drop >= 0 && o->drop < 1))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
-                        o->drop);
-    if (o->drop > 0 && !tokenizer)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
-    return QKV_OK;
+    qkv_status status = qkv__temperature_check(ctx, o->temperature);
+    return status ? status : qkv__masking_check_drop(ctx, o->drop, tokenizer);
 }
 
 static qkv_status embed_check_records(const qkv_model *m, const qkv_records *r, const char *what)

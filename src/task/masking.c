@@ -3,6 +3,15 @@
 
 static const uint32_t HIDE = 0x4D41534Bu, DROP = 0x44524F50u; /* streams of numbers */
 
+qkv_status qkv__masking_check_drop(qkv_context *ctx, double drop, const qkv_tokenizer *tokenizer)
+{
+    if (!(drop >= 0 && drop < 1))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
+                        drop);
+    return drop > 0 && !tokenizer
+               ? qkv_fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer") : QKV_OK;
+}
+
 qkv_status qkv__masking_init(qkv__masking *m, qkv_context *ctx, const qkv_tokenizer *tokenizer,
                              size_t vocab, double share, uint64_t seed)
 {

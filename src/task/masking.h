@@ -13,6 +13,9 @@ typedef struct {
     bool *special;  /* (vocab): never hidden; owned */
 } qkv__masking;
 
+/* Can so large a share of a task's words be dropped, with this tokenizer (or NULL)? */
+qkv_status qkv__masking_check_drop(qkv_context *ctx, double drop, const qkv_tokenizer *tokenizer);
+
 /* Fills in what the tokenizer says, for ids below vocab; it may be destroyed afterwards. On failure
  * nothing is left to free: QKV_E_ARGUMENT for a tokenizer without a mask token. */
 qkv_status qkv__masking_init(qkv__masking *m, qkv_context *ctx, const qkv_tokenizer *tokenizer,

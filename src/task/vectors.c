@@ -92,6 +92,14 @@ qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, s
     return status;
 }
 
+qkv_status qkv__temperature_check(qkv_context *ctx, double temperature)
+{
+    return temperature > 0 && temperature <= 100
+               ? QKV_OK
+               : qkv_fail(ctx, QKV_E_ARGUMENT, "the temperature is above 0 and at most 100, not %g",
+                          temperature);
+}
+
 void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s)
 {
     qkv_metrics_add(m, "recall_1", (s->recall1[0] + s->recall1[1]) / 2);

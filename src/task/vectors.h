@@ -30,6 +30,9 @@ qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, boo
 qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
                               const size_t *records, size_t count, qkv_real *out);
 
+/* Can the cosines of a loss be divided by it? */
+qkv_status qkv__temperature_check(qkv_context *ctx, double temperature);
+
 /* Adds recall_1 and recall_5, the means over both directions. */
 void qkv__recall_add(qkv_metrics *m, const qkv_recall_score *s);
 

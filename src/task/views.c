@@ -219,9 +219,8 @@ static const qkv_task_type views_type = {.name = "embed_images", .unit = "images
 
 static qkv_status views_check_options(qkv_context *ctx, const qkv_embed_images_options *o)
 {
-    if (!(o->temperature > 0 && o->temperature <= 100))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the temperature is above 0 and at most 100, not %g",
-                        o->temperature);
+    if (qkv__temperature_check(ctx, o->temperature))
+        return QKV_E_ARGUMENT;
     if (!o->projection || qkv_augment_mixes(&o->augment))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a projection of 1 number or more, and neither mixup "
                         "nor cutmix, expected");

@@ -8,6 +8,7 @@
 
 typedef struct {
     int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
+    int32_t last_id[256]; /* with end_of_word_suffix, where there is one: of a word's last byte */
     qkv__merges merges;
     int32_t unk; /* -1: none */
     bool fuse_unk, byte_fallback, ignore_merges;
@@ -26,6 +27,23 @@ static qkv_status add_unknown(qkv_tokenizer *t, const char *s, size_t len, bool 
     return qkv__ids_push(t->ctx, ids, b->unk) ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* The token of the symbol (n bytes) of a piece, as its last one or another; -1: none. */
+static int32_t symbol_id(qkv_tokenizer *t, const char *symbol, size_t n, bool last)
+{
+    const bpe *b = t->model;
+    qkv_str with;
+    if (t->splitter.byte_level)
+        return (last ? b->last_id : b->byte_id)[(unsigned char)*symbol];
+    if (!last || !t->word_end)
+        return qkv__vocab_find(&t->vocab, symbol, n);
+    qkv_str_init(&with, t->ctx);
+    qkv_str_add(&with, symbol, n);
+    qkv_str_puts(&with, t->word_end);
+    int32_t id = with.failed ? -1 : qkv__vocab_find(&t->vocab, with.data, with.len);
+    qkv_str_free(&with);
+    return id;
+}
+
 /* Appends one id for each byte, or for each character where the model is not byte-level. */
 static qkv_status add_symbols(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *ids)
 {
@@ -34,10 +52,9 @@ static qkv_status add_symbols(qkv_tokenizer *t, const char *piece, size_t len, q
     if (!qkv__ids_reserve(t->ctx, ids, len))
         return QKV_E_MEMORY;
     for (size_t i = 0; i < len;) {
-        int32_t cp, id;
+        int32_t cp;
         size_t n = t->splitter.byte_level ? 1 : qkv__utf8_next(piece + i, len - i, &cp);
-        id = t->splitter.byte_level ? b->byte_id[(unsigned char)piece[i]]
-                                    : qkv__vocab_find(&t->vocab, piece + i, n);
+        int32_t id = symbol_id(t, piece + i, n, i + n == len);
         if (id >= 0) {
             ids->data[ids->count++] = id;
             unknown = false;
@@ -98,12 +115,27 @@ static qkv_status bpe_create(qkv_tokenizer *t)
     *b = (bpe){.unk = -1};
     t->kind = &qkv__model_bpe;
     t->model = b;
-    for (int i = 0; i < 256; i++) {
+    return QKV_OK;
+}
+
+/* The tokens of bytes, within a word and at its end. */
+static qkv_status find_bytes(qkv_tokenizer *t)
+{
+    bpe *b = t->model;
+    qkv_str s;
+    qkv_str_init(&s, t->ctx);
+    for (int i = 0; i < 256 && !s.failed; i++) {
         char c[4];
         size_t n = qkv__utf8_put(c, qkv__byte_char((uint8_t)i));
         b->byte_id[i] = qkv__vocab_find(&t->vocab, c, n);
+        qkv_str_clear(&s);
+        qkv_str_add(&s, c, n);
+        qkv_str_puts(&s, t->word_end ? t->word_end : "");
+        b->last_id[i] = s.failed ? -1 : qkv__vocab_find(&t->vocab, s.data, s.len);
     }
-    return QKV_OK;
+    bool failed = s.failed;
+    qkv_str_free(&s);
+    return failed ? QKV_E_MEMORY : QKV_OK;
 }
 
 /* Bytes of a token that a message shows. */
@@ -213,18 +245,37 @@ static qkv_status read_unknown(qkv_tokenizer *t, const qkv__json *at)
     return QKV_OK;
 }
 
+/* What a word's tokens have besides the word's characters. */
+static qkv_status read_affixes(qkv_tokenizer *t, const qkv__json *at)
+{
+    const char *prefix = "", *suffix = "";
+    bool bytes = false;
+    qkv_status status = qkv__json_opt_string(at, "continuing_subword_prefix", &prefix);
+    if (!status)
+        status = qkv__json_opt_string(at, "end_of_word_suffix", &suffix);
+    if (!status)
+        status = qkv__json_opt_bool(at, "byte_fallback", &bytes);
+    if (status)
+        return status;
+    if (*prefix)
+        return qkv__json_fail(at, "continuing_subword_prefix", "\"%.40s\" is not supported",
+                              prefix);
+    if (*suffix && bytes)
+        return qkv__json_fail(at, "end_of_word_suffix", "\"%.40s\" is not supported beside "
+                              "byte_fallback", suffix);
+    t->word_end = *suffix ? suffix : NULL;
+    return QKV_OK;
+}
+
 static qkv_status bpe_read(qkv_tokenizer *t, const qkv__json *at)
 {
-    static const char *const unsupported[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     double dropout = 0;
     qkv_status status = bpe_create(t);
     bpe *b = t->model;
-    for (size_t i = 0; !status && i < 2; i++) {
-        const char *text = "";
-        status = qkv__json_opt_string(at, unsupported[i], &text);
-        if (!status && *text)
-            status = qkv__json_fail(at, unsupported[i], "\"%.40s\" is not supported", text);
-    }
+    if (!status)
+        status = read_affixes(t, at);
+    if (!status)
+        status = find_bytes(t);
     if (!status)
         status = qkv__json_opt_real(at, "dropout", 0, 0, &dropout);
     if (!status)

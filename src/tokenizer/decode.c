@@ -4,18 +4,34 @@
 #include "base/utf8.h"
 #include "tokenizer/object.h"
 
+/* Of what was decoded. */
+typedef struct {
+    bool begun;
+    bool space; /* a word ended, whose space comes before the next token */
+} decoded;
+
 struct qkv_tokenizer_stream {
     const qkv_tokenizer *t;
     unsigned flags;
-    bool begun;
+    decoded before;
     qkv_str token;   /* scratch */
     qkv_text pending; /* bytes that may yet become a character: at most 3 between calls */
 };
 
 /* ---- decoding ------------------------------------------------------------------------ */
 
-/* Appends one token's bytes to out; token is scratch. *begun: something came before. */
-static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags, bool *begun,
+/* The token's text without the end of a word, if the vocabulary marks it; whether it does. */
+static bool cut_word_end(const qkv_tokenizer *t, const char *text, size_t *len)
+{
+    size_t n = t->word_end ? strlen(t->word_end) : 0;
+    if (!n || *len < n || memcmp(text + *len - n, t->word_end, n) != 0)
+        return false;
+    *len -= n;
+    return true;
+}
+
+/* Appends one token's bytes to out; token is scratch. before: of what came before. */
+static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags, decoded *before,
                              qkv_str *token, qkv_text *out)
 {
     size_t len;
@@ -25,17 +41,20 @@ static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags,
                         (int)id, qkv_tokenizer_vocab_size(t));
     if ((flags & QKV_DECODE_SKIP_SPECIAL) && qkv_tokenizer_is_special(t, id))
         return QKV_OK;
+    bool ends = cut_word_end(t, text, &len);
     qkv_str_clear(token);
-    if (t->decoder.spaced && *begun)
+    if (t->decoder.spaced && before->begun)
         qkv_str_puts(token, " ");
     qkv_str_add(token, text, len);
     if (token->failed)
         return QKV_E_MEMORY;
-    if (qkv__decoder_run(&t->decoder, token, !*begun))
+    if (qkv__decoder_run(&t->decoder, token, !before->begun))
         return QKV_E_MEMORY;
-    *begun = *begun || !t->decoder.leading || token->len > 0;
-    if (token->failed || !qkv__text_add(t->ctx, out, token->data, token->len))
+    before->begun = before->begun || !t->decoder.leading || token->len > 0;
+    if (token->failed || (before->space && !qkv__text_add(t->ctx, out, " ", 1)) ||
+        !qkv__text_add(t->ctx, out, token->data, token->len))
         return QKV_E_MEMORY;
+    before->space = ends;
     return QKV_OK;
 }
 
@@ -79,11 +98,11 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size
     qkv_str token;
     qkv_text bytes = {0}, *to = flags & QKV_DECODE_VALID ? &bytes : out;
     size_t before = out->len;
-    bool begun = false;
+    decoded done = {0};
     qkv_str_init(&token, t->ctx);
     qkv_status status = qkv__text_add(t->ctx, to, "", 0) ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++)
-        status = decode_one(t, ids[i], flags, &begun, &token, to);
+        status = decode_one(t, ids[i], flags, &done, &token, to);
     if (!status && (flags & QKV_DECODE_VALID) &&
         !(qkv__text_add(t->ctx, out, "", 0) && add_valid(t->ctx, out, bytes.data, bytes.len)))
         status = QKV_E_MEMORY;
@@ -109,7 +128,7 @@ qkv_status qkv_tokenizer_stream_create(qkv_tokenizer_stream **out, const qkv_tok
 
 qkv_status qkv_tokenizer_stream_put(qkv_tokenizer_stream *s, int32_t id, qkv_text *out)
 {
-    qkv_status status = decode_one(s->t, id, s->flags, &s->begun, &s->token, &s->pending);
+    qkv_status status = decode_one(s->t, id, s->flags, &s->before, &s->token, &s->pending);
     if (status || s->pending.len == 0)
         return status;
     return move(s, qkv__utf8_unfinished(s->pending.data, s->pending.len), out);
@@ -117,7 +136,7 @@ qkv_status qkv_tokenizer_stream_put(qkv_tokenizer_stream *s, int32_t id, qkv_tex
 
 qkv_status qkv_tokenizer_stream_end(qkv_tokenizer_stream *s, qkv_text *out)
 {
-    s->begun = false;
+    s->before = (decoded){0};
     return move(s, 0, out);
 }
 

@@ -49,6 +49,7 @@ struct qkv_tokenizer {
     qkv__splitter splitter;
     const qkv__model_kind *kind;
     void *model; /* of the kind */
+    const char *word_end; /* BPE: what the last token of a word ends in, in spec; NULL: nothing */
     qkv__pieces pieces;
     qkv__templates templates;
     qkv__decoder decoder;

@@ -156,7 +156,8 @@ static bool is_one_model(const qkv_tokenizer *t)
 /* Whether vocab.json and merges.txt alone say everything. */
 static bool is_gpt2(const qkv_tokenizer *t)
 {
-    return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->normalizer.count &&
+    return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->word_end &&
+           !t->normalizer.count &&
            t->templates.single.count == 1 &&
            qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2 &&
            !json_is_true(json_object_get(json_object_get(t->spec.value, "model"),

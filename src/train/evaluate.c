@@ -105,7 +105,7 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     return status;
 }
 
-qkv_status qkv__discriminator_first(qkv__loop *l)
+qkv_status qkv__evaluate_untrained(qkv__loop *l)
 {
     l->has_best = false; /* a run that was stopped before its first update begins again */
     l->bad_evals = 0;
@@ -117,7 +117,7 @@ qkv_status qkv__discriminator_first(qkv__loop *l)
     return status;
 }
 
-qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out)
+qkv_status qkv__evaluate_saved(qkv__loop *l, qkv_metrics *out)
 {
     qkv_status status = QKV_OK;
     if (l->dir && (l->best_step != l->step || l->average))

@@ -98,11 +98,11 @@ void qkv__tell_sample(qkv__loop *l, const qkv_sample *s);
 
 /* ---- evaluate.c: evaluations ---- */
 /* Chooses eval_units, evaluates and saves the untrained model. */
-qkv_status qkv__discriminator_first(qkv__loop *l);
+qkv_status qkv__evaluate_untrained(qkv__loop *l);
 /* Evaluates the averaged weights when there are any, and keeps the best model. last: of the run. */
 qkv_status qkv__evaluate_model(qkv__loop *l, bool last);
 /* Evaluates what was saved. */
-qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out);
+qkv_status qkv__evaluate_saved(qkv__loop *l, qkv_metrics *out);
 /* QKV_E_NUMERIC and the first parameter's name unless all are finite. */
 qkv_status qkv__check_finite(const qkv__loop *l);
 

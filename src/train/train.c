@@ -185,7 +185,7 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     if (l->step == 0)
-        status = qkv__discriminator_first(l);
+        status = qkv__evaluate_untrained(l);
     l->mark = qkv_now();
     r->early = out_of_patience(l);
     uint64_t steps = qkv__plan_steps(l);
@@ -201,7 +201,7 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
     r->stopped = !done;
     status = qkv__state_save(l);
     if (!status && done)
-        status = qkv__discriminator_last(l, &r->metrics);
+        status = qkv__evaluate_saved(l, &r->metrics);
     if (!status && done)
         status = qkv__log_final(l, &r->metrics);
     if (!status)

@@ -43,6 +43,17 @@ grep -q 'p[0-9].png,\|file,caption' near || fail "$(cat near)"
     fail "eval: $(cat notes)"
 [ -n "$(field to_image_1 answer)" ] || fail "$(cat answer)"
 
+# From a model that is there: it begins with what that one knows, and keeps its tokenizer.
+# shellcheck disable=SC2086
+"$QKV" train embed --data pictures --captions names.csv --valid-last 1 --batch 2 --threads 1 \
+    --init table --seed 1 --steps 1 --lr 1e-9 --out further --quiet 2>notes ||
+    fail "--init: $(cat notes)"
+cmp table/tokenizer.json further/tokenizer.json || fail "--init: another tokenizer"
+for m in table further; do
+    "$QKV" embed $m "picture, number 1" --nearest names.csv --threads 1 >near.$m || fail "embed $m"
+done
+cmp near.table near.further || fail "--init: other vectors: $(cat near.further)"
+
 # What is refused.
 refused() { # WORDS ARGUMENTS: a sentence with these words, and no directory
     words=$1
@@ -64,3 +75,4 @@ printf 'file,caption\np1.png,\377\n' >bad.csv
 # shellcheck disable=SC2086
 refused "UTF-8 expected" train embed $run --captions bad.csv --out none
 refused "one of them expected" embed table pictures/p1.png words
+exit $failed

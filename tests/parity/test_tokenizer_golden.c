@@ -109,6 +109,12 @@ static void test_pattern(void **state)
     compare("pattern", false); /* NFC, and a template */
 }
 
+static void test_word_ends(void **state)
+{
+    (void)state;
+    compare("word-ends", false); /* lower case, single spaces */
+}
+
 static void test_splits(void **state)
 {
     (void)state;
@@ -204,7 +210,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bpe),       cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_marks),     cmocka_unit_test(test_pattern),
-        cmocka_unit_test(test_splits),    cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_word_ends), cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_training),  cmocka_unit_test(test_wordpiece),
         cmocka_unit_test(test_words),     cmocka_unit_test(test_unigram),
         cmocka_unit_test(test_sentencepiece),

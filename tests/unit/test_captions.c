@@ -134,11 +134,11 @@ static void write_images(void)
     }
 }
 
-/* c has no caption, d no image. */
+/* a has no caption, d no image. */
 static void what_lacks_its_other_half_is_left_out(void **state)
 {
     (void)state;
-    static const char text[] = "d.png,nothing\nb.png,the cat\nb.png,the mat\na.png,the cat sat\n";
+    static const char text[] = "d.png,nothing\nb.png,the cat\nb.png,the mat\nc.png,the cat sat\n";
     char images[PATH_BYTES + 8], none[PATH_BYTES + 8];
     const qkv_image_format format = {.height = SIDE, .width = SIDE, .channels = 3};
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_WORDPIECE);
@@ -153,15 +153,19 @@ static void what_lacks_its_other_half_is_left_out(void **state)
     qkv_tokenizer *t = trained(&o, lines);
     check(qkv__captioned_load(&c, ctx, images, put("table", text, sizeof text - 1), &format));
     assert_int_equal(qkv_pixels_count(c.images), 2);
+    for (size_t i = 0; i < 2; i++) { /* b and c, with their own pixels */
+        assert_non_null(strstr(qkv_pixels_name(c.images, i), i ? "c.png" : "b.png"));
+        assert_int_equal(qkv_pixels_data(c.images, i)[0], 60 * (i + 1));
+    }
     check(qkv__captioned_records(&r, &c, t, 77, NULL, 2, NULL));
     assert_int_equal(qkv_records_count(r), 3);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(qkv_records_get(r, i, 2, &ids), 1);
-        assert_int_equal(*ids, i > 0);
+        assert_int_equal(*ids, i > 1);
     }
     qkv_records_close(r);
     check(qkv__captioned_records(&r, &c, t, 77, (const size_t[]){1}, 1, NULL));
-    assert_int_equal(qkv_records_count(r), 2);
+    assert_int_equal(qkv_records_count(r), 1);
     qkv_records_close(r);
     qkv__captioned_close(&c);
     check(qkv__captioned_load(&c, ctx, images, put("set/c.txt", "one\ntwo\n\n", 9) ? images : "",

@@ -79,7 +79,9 @@ static const struct {
     {BPE("\"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]"), "\"aa\", which is not in the"},
     {BPE("\"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1"), "model.dropout"},
     {BPE("\"vocab\": {\"a\": 0}, \"merges\": [], \"unk_token\": \"u\""), "model.unk_token"},
-    {BPE("\"vocab\": {\"a\": 0}, \"merges\": [], \"end_of_word_suffix\": \"</w>\""), "</w>"},
+    {BPE("\"vocab\": {\"a\": 0}, \"merges\": [], \"continuing_subword_prefix\": \"@@\""), "@@"},
+    {BPE("\"vocab\": {\"a\": 0}, \"merges\": [], \"end_of_word_suffix\": \"</w>\", "
+         "\"byte_fallback\": true"), "\"</w>\" is not supported beside byte_fallback"},
     {WITH("\"normalizer\": {\"type\": \"Magic\"}"), "\"Magic\" is no normalizer"},
     {WITH("\"pre_tokenizer\": {\"type\": \"Magic\"}"), "\"Magic\" is no pre-tokenizer"},
     {WITH("\"pre_tokenizer\": {}"), "\"pre_tokenizer.type\""},
@@ -121,6 +123,36 @@ static void test_hostile_json(void **state)
     write_file("tokenizer.json", fine, strlen(fine));
     write_file("tokenizer_config.json", "{\"eos_token\": 3}", 16);
     refuse("tokenizer_config.json: field \"eos_token\"");
+    clear_files();
+}
+
+/* A word's last character is a token of its own; decoding puts a space behind it. */
+static void test_word_ends(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"decoder\": {\"type\": "
+        "\"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"unk_token\": \"u\", "
+        "\"end_of_word_suffix\": \"</w>\", \"vocab\": {\"u\": 0, \"a\": 1, \"b\": 2, "
+        "\"a</w>\": 3, \"b</w>\": 4, \"ab</w>\": 5}, \"merges\": [\"a b</w>\"]}}";
+    static const int32_t expected[] = {5, 3, 2, 3, 1, 5, 0};
+    clear_files();
+    write_file("tokenizer.json", json, sizeof json - 1);
+    for (int again = 0; again < 2; again++) { /* then as it was saved */
+        qkv_tokenizer *t;
+        qkv_ids ids = {0};
+        qkv_text text = {0};
+        check(qkv_tokenizer_load(&t, ctx, DIR "/hostile"));
+        check(qkv_tokenizer_encode(t, "ab a  ba aab c", 14, 0, &ids));
+        assert_int_equal(ids.count, 7);
+        assert_memory_equal(ids.data, expected, sizeof expected);
+        check(qkv_tokenizer_decode(t, ids.data, ids.count, 0, &text));
+        assert_string_equal(text.data, "ab a ba aab u");
+        check(qkv_tokenizer_save(t, DIR "/hostile"));
+        qkv_ids_free(&ids, ctx);
+        qkv_text_free(&text, ctx);
+        qkv_tokenizer_destroy(t);
+    }
     clear_files();
 }
 
@@ -326,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_around),
         cmocka_unit_test(test_hostile_json),
+        cmocka_unit_test(test_word_ends),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_old_files),
         cmocka_unit_test(test_memory_runs_out),

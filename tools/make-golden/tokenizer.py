@@ -116,6 +116,25 @@ def with_pattern(text):
     return t
 
 
+def with_word_ends(text):
+    """The parts that CLIP's file has: a word's last token ends in </w>."""
+    begin = "<|startoftext|>"
+    t = Tokenizer(models.BPE(continuing_subword_prefix="", end_of_word_suffix="</w>",
+                             unk_token=END))
+    t.normalizer = normalizers.Sequence([
+        normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|"
+                                   r"[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[begin, END], end_of_word_suffix="</w>", show_progress=False))
+    t.post_processor = processors.RobertaProcessing((END, 1), (begin, 0), False, False)
+    return t
+
+
 def with_splits(text):
     """Every way of a Split."""
     split = pre_tokenizers.Split
@@ -294,6 +313,7 @@ def main():
         f.write("\x1e".join(docs))
     made = {"bpe": train(new_bpe(), text, 700), "added": with_added(text),
             "pattern": with_pattern(text), "splits": with_splits(text),
+            "word-ends": with_word_ends(text),
             "wordpiece": with_wordpiece(text), "words": with_words(text),
             "unigram": with_unigram(text), "marks": with_marks(text)}
     write_spm(text, docs)
