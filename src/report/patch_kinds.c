@@ -330,11 +330,9 @@ static qkv_tensor *series_outputs(const qkv__looking *l, size_t n, series_fn *ou
 {
     const qkv_real **windows;
     size_t *lengths;
-    qkv_tensor *y = NULL;
-    if (copy_windows(l, n, &windows, &lengths)) {
-        const qkv_series_batch in = {.data = windows, .lengths = lengths, .count = n};
-        y = outputs(l->p->model, l->p->tape, &in);
-    }
+    bool copied = copy_windows(l, n, &windows, &lengths);
+    const qkv_series_batch in = {.data = windows, .lengths = lengths, .count = n};
+    qkv_tensor *y = copied ? outputs(l->p->model, l->p->tape, &in) : NULL;
     qkv_free(l->p->ctx, windows);
     qkv_free(l->p->ctx, lengths);
     return y;

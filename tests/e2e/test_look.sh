@@ -152,7 +152,8 @@ look captions "$image" --patch "$other" --answer "a bar" --other "the bar"
 grep -q '^cosine with a bar - cosine with the bar at the output: ' answer ||
     fail "texts of an image: $(cat answer)"
 "$QKV" info captions --probes >answer
-grep -q ' vision.0.attn.z ' answer && grep -q ' text.0.attn.z ' answer || fail "places of both"
+grep -q ' vision.0.attn.z ' answer || fail "no places of the images"
+grep -q ' text.0.attn.z ' answer || fail "no places of the texts"
 look lm "the cat sat" --patch "the mat sat" --place attn.z --heads
 grep -q 'heads across' answer || fail "no heads: $(cat answer)"
 refused 1 "the clean input has" look lm "the cat" --patch "the cat sat on the mat"
