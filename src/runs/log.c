@@ -80,7 +80,8 @@ static qkv_status add_value(qkv_run_log *r, const char *name, double step, doubl
 {
     series *x = series_of(r, name);
     if (!x && r->count == MOST_SERIES)
-        return qkv_fail(r->ctx, QKV_E_FORMAT, "more than %d series", (int)MOST_SERIES);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s/train/metrics.jsonl: more than %d series",
+                        r->dir, (int)MOST_SERIES);
     if (!x || !series_make_room(r->ctx, x))
         return QKV_E_MEMORY;
     size_t n = x->s.count++;
@@ -90,24 +91,42 @@ static qkv_status add_value(qkv_run_log *r, const char *name, double step, doubl
     return QKV_OK;
 }
 
+/* The text of a sample, NULL without one; *failed: out of memory. What a model writes may have
+ * U+0000 in it, which is shown as its symbol, U+2400. */
+static char *sample_text(qkv_run_log *r, const qkv__json *j, bool *failed)
+{
+    const json_t *value = json_object_get(j->value, "text");
+    if (!json_is_string(value))
+        return NULL;
+    qkv_str text;
+    const char *from = json_string_value(value);
+    size_t length = json_string_length(value);
+    qkv_str_init(&text, r->ctx);
+    for (size_t i = 0; i < length; i++)
+        qkv_str_add(&text, from[i] ? from + i : "\xe2\x90\x80", from[i] ? 1 : 3);
+    char *own = text.failed ? NULL : qkv_strdup(r->ctx, length ? text.data : "");
+    qkv_str_free(&text);
+    *failed = !own;
+    return own;
+}
+
 static qkv_status run_log_add_sample(qkv_run_log *r, const qkv__json *j, double step,
                                      double seconds)
 {
-    const char *name = "", *text = NULL, *file = "";
+    const char *name = "", *file = "";
+    bool failed = false;
     qkv_status status = qkv__json_get_string(j, "name", &name);
     if (!status)
         status = qkv__json_get_string(j, "file", &file);
-    if (!status)
-        status = qkv__json_opt_string(j, "text", &text);
     if (status)
         return status;
     if (!qkv__grow(r->ctx, &r->samples, &r->sample_room, r->sample_count + 1, sizeof *r->samples))
         return QKV_E_MEMORY;
     sample *x = &r->samples[r->sample_count++];
     *x = (sample){.name = qkv_strdup(r->ctx, name), .file = qkv_strdup(r->ctx, file),
-                  .text = text ? qkv_strdup(r->ctx, text) : NULL};
+                  .text = sample_text(r, j, &failed)};
     x->s = (qkv_run_sample){x->name, step, seconds, x->text, x->file};
-    return x->name && x->file && (x->text || !text) ? QKV_OK : QKV_E_MEMORY;
+    return x->name && x->file && !failed ? QKV_OK : QKV_E_MEMORY;
 }
 
 static qkv_status add_setting(qkv_run_log *r, setting **list, size_t *count, size_t *room,
@@ -176,7 +195,7 @@ static qkv_status read_line(qkv_run_log *r, const char *path, const char *line, 
 static qkv_status read_log(qkv_run_log *r)
 {
     const qkv_path path = qkv_path_in(r->dir, "train/metrics.jsonl");
-    char *text = NULL, prefix[48];
+    char *text = NULL, where[sizeof path.text + 32];
     size_t size = 0, number = 1;
     qkv_status status = qkv_file_read(r->ctx, path.text, 0, &text, &size);
     for (size_t at = 0; at < size && !status; number++) {
@@ -184,13 +203,13 @@ static qkv_status read_log(qkv_run_log *r)
         if (!end)
             break; /* the run was killed while it wrote, or writes */
         size_t len = (size_t)(end - text) - at;
-        status = len < MOST_LINE ? read_line(r, path.text, text + at, len)
-                                 : qkv_fail(r->ctx, QKV_E_FORMAT, "%s: too long", path.text);
+        snprintf(where, sizeof where, "%s: line %zu", path.text, number);
+        status = len < MOST_LINE ? read_line(r, where, text + at, len)
+                                 : qkv_fail(r->ctx, QKV_E_FORMAT, "%s: too long", where);
         at += len + 1;
     }
     qkv_free(r->ctx, text);
-    snprintf(prefix, sizeof prefix, "line %zu", number - 1);
-    return status ? qkv_fail_prefix(r->ctx, prefix) : QKV_OK;
+    return status;
 }
 
 /* ---- settings ----------------------------------------------------------------------------- */

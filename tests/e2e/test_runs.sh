@@ -52,14 +52,19 @@ grep -qF '"runs": [{"directory": "a", "task": "lm", "steps": 40' answer || fail 
 
 # Where there is no run, or something else.
 "$QKV" compare a none 2>notes && fail "no run, and no error"
-grep -q '^qkv: .*none/train/metrics.jsonl' notes || fail "no run: $(cat notes)"
+grep -q '^qkv: none/train/metrics.jsonl: cannot be opened' notes || fail "no run: $(cat notes)"
 "$QKV" report none 2>notes && fail "report of no run, and no error"
 "$QKV" compare 2>notes
 [ $? -eq 2 ] || fail "compare without a run: $(cat notes)"
 mkdir -p odd/train
 printf '{"kind": "step", "step": 1, "seconds": 1}\n[1]\n' >odd/train/metrics.jsonl
 "$QKV" report odd 2>notes && fail "an odd log, and no error"
-grep -q '^qkv: line 2: odd/train/metrics.jsonl' notes || fail "an odd log: $(cat notes)"
+grep -q '^qkv: odd/train/metrics.jsonl: line 2: ' notes || fail "an odd log: $(cat notes)"
 printf 'x' >odd/train/metrics.jsonl
 "$QKV" report odd 2>notes || fail "a log without a whole line: $(cat notes)"
+# What models write may have any byte in it.
+printf '{"kind": "sample", "step": 1, "seconds": 1, "name": "n", "file": "f", "text": "%s"}\n' \
+    'nul \u0000 bell \u0007 <script>' >odd/train/metrics.jsonl
+"$QKV" report odd --out page.html 2>notes || fail "a sample with U+0000: $(cat notes)"
+grep -q 'nul ␀ bell \\x07 &lt;script&gt;' page.html || fail "a sample with control characters"
 exit $failed
