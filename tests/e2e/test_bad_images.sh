@@ -114,7 +114,7 @@ nothing.png: neither|classify label nothing.png
 cut.png: the file is cut short|classify label cut.png
 empty.tar: no PNG or JPEG images|train classify --data empty.tar FAST
 an archive is read when it is a plain tar|train classify --data set.tar.gz FAST
-set.zip: a folder, a tar archive|train classify --data set.zip FAST
+set.zip: a PNG or JPEG image, a folder, a tar archive|train classify --data set.zip FAST
 real.idx: bytes (type 8)|train classify --data real.idx FAST
 deep/part/a is deeper|train classify --data deep FAST
 2--out: images are written as PNG|colorize color set/a/0.png --out new.jpg
