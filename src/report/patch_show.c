@@ -64,6 +64,31 @@ static qkv_status draw_sequence(const qkv_patch *x, const qkv_patch_grid *g, con
     return qkv_drawing_status(*out);
 }
 
+enum { LAYER_TITLE = 64 };
+
+/* A layer's name, and the share at the position before the patches, if there is one. */
+static void layer_title(const qkv_patch_grid *g, const qkv_look_axis *a, size_t layer,
+                        const float *shares, char title[LAYER_TITLE])
+{
+    bool number = strspn(g->names[layer], "0123456789") == strlen(g->names[layer]);
+    int n = snprintf(title, LAYER_TITLE, "%s%.30s", number ? "layer " : "", g->names[layer]);
+    if (a->lead)
+        (void)snprintf(title + n, LAYER_TITLE - (size_t)n, ", %s %.2f", a->labels[0],
+                       (double)shares[0]);
+}
+
+/* Pixels from one map to the next: a map, or the widest title. */
+static double maps_step(const qkv_patch_grid *g, const qkv_look_axis *a, const float *shares)
+{
+    double step = MAP;
+    for (size_t i = 0; i < g->layers; i++) {
+        char title[LAYER_TITLE];
+        layer_title(g, a, i, shares + i * g->positions, title);
+        step = fmax(step, 1.4 * qkv_text_width(title, 14)); /* bold letters are wider */
+    }
+    return step + GAP;
+}
+
 /* One layer's shares over the image; patches that the stack does not see are missing. */
 static void draw_layer(qkv_drawing *d, qkv_frame frame, bool scale, const qkv_patch *x,
                        const qkv_patch_grid *g, size_t layer, const float *shares, double most,
@@ -71,16 +96,12 @@ static void draw_layer(qkv_drawing *d, qkv_frame frame, bool scale, const qkv_pa
 {
     const qkv_look_axis *a = &x->corrupt_input.axes[g->axis];
     const qkv_look *in = &x->corrupt_input;
-    char title[64], key[64];
-    bool number = strspn(g->names[layer], "0123456789") == strlen(g->names[layer]);
-    int n = snprintf(title, sizeof title, "%s%.30s", number ? "layer " : "", g->names[layer]);
+    char title[LAYER_TITLE], key[64];
+    layer_title(g, a, layer, shares, title);
     for (size_t i = 0; i < a->rows * a->columns; i++)
         cells[i] = NAN;
     for (size_t i = a->lead; i < a->count; i++)
         cells[a->cells ? (size_t)a->cells[i - a->lead] : i - a->lead] = shares[i];
-    if (a->lead)
-        (void)snprintf(title + n, sizeof title - (size_t)n, ", %s %.2f", a->labels[0],
-                       (double)shares[0]);
     (void)snprintf(key, sizeof key, "patch-%zu-%zu", (size_t)(g - x->grids), layer);
     const qkv_heat_map map = {.title = title, .values = cells, .rows = a->rows,
                               .columns = a->columns, .square = true, .diverging = true,
@@ -97,7 +118,7 @@ static qkv_status draw_maps(const qkv_patch *x, const qkv_patch_grid *g, const f
     const qkv_look_axis *a = &x->corrupt_input.axes[g->axis];
     size_t across = g->layers < ACROSS ? g->layers : ACROSS;
     size_t down = (g->layers + across - 1) / across;
-    double most = 1e-6, step = MAP + TITLE + GAP;
+    double most = 1e-6, step = MAP + TITLE + GAP, right = maps_step(g, a, shares);
     char title[200];
     float *cells = qkv_calloc(x->ctx, a->rows * a->columns + 1, sizeof *cells);
     if (!cells)
@@ -106,10 +127,10 @@ static qkv_status draw_maps(const qkv_patch *x, const qkv_patch_grid *g, const f
         if (i % g->positions >= a->lead)
             most = fmax(most, fabs((double)shares[i]));
     patch_title(x, g, title, sizeof title);
-    double width = fmax((double)across * (MAP + GAP) + SCALE, 16 + 1.1 * qkv_text_width(title, 13));
+    double width = fmax((double)across * right + SCALE, 16 + 1.1 * qkv_text_width(title, 13));
     qkv_status status = qkv_drawing_create(out, x->ctx, width, TITLE + (double)down * step);
     for (size_t i = 0; i < g->layers && !status; i++) {
-        const qkv_frame frame = {(double)(i % across) * (MAP + GAP),
+        const qkv_frame frame = {(double)(i % across) * right,
                                  TITLE + (double)(i / across) * step, MAP, MAP + TITLE};
         draw_layer(*out, frame, i + 1 == across, x, g, i, shares + i * g->positions, most, cells);
         status = qkv_drawing_status(*out);
