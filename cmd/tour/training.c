@@ -46,8 +46,12 @@ qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_tra
                                   &settings->schedule, dir, false, on_event, &w, &out->result);
     if (w.open)
         cli_progress_end(&w.line);
-    if (!status && dir)
-        tour_link(t, dir, "train/report.html", "How it learnt: curves, norms by layer, memory");
+    if (!status && dir) {
+        char text[160];
+        (void)snprintf(text, sizeof text, "How %s learnt: curves, norms by layer, memory",
+                       qkv_path_name(dir));
+        tour_link(t, dir, "train/report.html", text);
+    }
     return status;
 }
 

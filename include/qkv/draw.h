@@ -116,6 +116,8 @@ void qkv_draw_bytes(qkv_drawing *d, double x, double y, const char *text, size_t
                     const qkv_text_style *style);
 /* Estimated width of the text in a sans-serif font. */
 double qkv_text_width(const char *text, double size);
+/* The same of bold letters. */
+double qkv_bold_width(const char *text, double size);
 
 /* The image's pixels, copied, scaled to the frame; smooth: interpolated, else as squares. Writing
  * SVG puts them in as a PNG file, which needs a build with images. */

@@ -41,8 +41,8 @@ void qkv_heat_size(const qkv_heat_map *map, double cell, double *width, double *
     heat_room r = heat_rooms(map, cell);
     *width = r.left + r.right + cell * (double)map->columns;
     *height = r.above + r.below + cell * (double)map->rows + (map->title ? QKV__TITLE_ROOM : 0);
-    if (map->title) /* bold letters are wider */
-        *width = fmax(*width, 1.15 * qkv_text_width(map->title, QKV__TITLE_SIZE) + 4);
+    if (map->title)
+        *width = fmax(*width, qkv_bold_width(map->title, QKV__TITLE_SIZE) + 4);
 }
 
 /* Where the cells are. */

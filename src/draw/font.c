@@ -82,3 +82,6 @@ double qkv_text_width(const char *text, double size)
     }
     return QKV__GLYPH_X * size * (width > QKV__GLYPH_GAP ? width - QKV__GLYPH_GAP : width);
 }
+
+/* As wide as DejaVu Sans Bold, which is wider than most. */
+double qkv_bold_width(const char *text, double size) { return 1.4 * qkv_text_width(text, size); }

@@ -5,7 +5,8 @@
 #include "report/looking.h"
 #include "qkv/chart.h"
 
-enum { LABELLED = 48, SIDE = 512, POOLED = 24 }; /* labels; units; cells of small maps */
+/* Labels; units: a map's side, its least height; cells of small maps. */
+enum { LABELLED = 48, SIDE = 512, LOW = 140, POOLED = 24 };
 
 /* A row over the grid of its keys: cells that the model did not read, or that are behind position
  * `last`, are missing. */
@@ -71,9 +72,14 @@ static qkv_status draw_map(const qkv_look *l, const qkv_look_choice *c, const fl
         map.row_labels = (const char *const *)q->labels;
         map.column_labels = (const char *const *)k->labels;
     }
+    /* Cells are square, unless the map would be too low to read. */
     size_t side = map.rows > map.columns ? map.rows : map.columns;
     double width, height, cell = fmax(1, SIDE / (double)side);
     qkv_heat_size(&map, map.row_labels ? fmin(cell, 22) : cell, &width, &height);
+    if (!map.row_labels && !grid && cell * (double)map.rows < LOW) {
+        map.square = false;
+        height += LOW - cell * (double)map.rows;
+    }
     qkv_status status = qkv_drawing_create(out, l->ctx, width, height);
     if (status)
         return status;

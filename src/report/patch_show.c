@@ -84,7 +84,7 @@ static double maps_step(const qkv_patch_grid *g, const qkv_look_axis *a, const f
     for (size_t i = 0; i < g->layers; i++) {
         char title[LAYER_TITLE];
         layer_title(g, a, i, shares + i * g->positions, title);
-        step = fmax(step, 1.4 * qkv_text_width(title, 14)); /* bold letters are wider */
+        step = fmax(step, qkv_bold_width(title, 14));
     }
     return step + GAP;
 }
@@ -127,7 +127,7 @@ static qkv_status draw_maps(const qkv_patch *x, const qkv_patch_grid *g, const f
         if (i % g->positions >= a->lead)
             most = fmax(most, fabs((double)shares[i]));
     patch_title(x, g, title, sizeof title);
-    double width = fmax((double)across * right + SCALE, 16 + 1.1 * qkv_text_width(title, 13));
+    double width = fmax((double)across * right + SCALE, 16 + qkv_bold_width(title, 13));
     qkv_status status = qkv_drawing_create(out, x->ctx, width, TITLE + (double)down * step);
     for (size_t i = 0; i < g->layers && !status; i++) {
         const qkv_frame frame = {(double)(i % across) * right,
