@@ -19,6 +19,7 @@ import tempfile
 import time
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is local
+os.environ["TQDM_DISABLE"] = "1"
 
 import torch
 import transformers
