@@ -9,7 +9,6 @@
 #include "image/augment_steps.h"
 #include "qkv/classify_images.h"
 
-enum { MOST_SIZE = 4096 };
 static const double MOST_RATE = 1e-3; /* when none is given */
 
 typedef struct {
@@ -19,14 +18,10 @@ typedef struct {
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "size", .type = QKV_OPT_SIZE, .max = MOST_SIZE, FIELD(size), .initial = "0",
-     .help = "side that images get, in pixels; 0: the first one's, at most 224"},
+    QKV__IMAGE_SIZE_ROW,
     {.flag = "type", .type = QKV_OPT_ENUM, FIELD(type), .names = qkv__image_kinds,
      .initial = "auto", .help = "convolutions or patches at first; auto: cct below 64 pixels"},
-    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__image_splits,
-     .initial = "auto",
-     .help = "what --valid-last takes: the last, the last of each class, files whose names begin "
-             "alike; auto: of each class where they lie sorted by it"},
+    QKV__IMAGE_SPLIT_ROW,
 };
 static const qkv_option_table images_table = {"Images", rows, sizeof rows / sizeof *rows, 0};
 
@@ -100,9 +95,7 @@ static qkv_status take_common(qkv__run *base)
 {
     job *j = (job *)base;
     j->p.labelled = true;
-    j->p.s = (qkv__image_options){.images = j->o.data, .valid = j->o.valid, .model = j->o.model,
-                                  .valid_last = j->o.valid_last, .split = j->s.split,
-                                  .size = j->s.size};
+    j->p.s = QKV__IMAGE_OPTIONS(j->o, j->s);
     return qkv__image_model_side(&j->p, &j->m);
 }
 

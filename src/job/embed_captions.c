@@ -29,10 +29,8 @@ static const qkv_option rows[] = {
              "file NAME.txt for each; several captions an image are allowed"},
     {.flag = "valid-captions", .type = QKV_OPT_STRING, FIELD(valid_captions), .value = "FILE",
      .help = "of the images of --valid"},
-    {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
-     .help = "side that images get, in pixels; 0: the first one's, at most 224"},
-    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__image_splits,
-     .initial = "auto", .help = "what --valid-last takes, as in train classify"},
+    QKV__IMAGE_SIZE_ROW,
+    QKV__IMAGE_SPLIT_ROW,
     {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
      .initial = "77", .help = "most tokens that are read of a caption"},
 };
@@ -268,9 +266,7 @@ static qkv_status captions_check_settings(qkv__run *base)
         wrong = "--captions: --data, their images, expected too";
     else if (!j->o.valid != !j->s.valid_captions)
         wrong = "--valid and --valid-captions: both or none expected, found one";
-    j->p.s = (qkv__image_options){.images = j->o.data, .valid = j->o.valid, .model = j->o.model,
-                                  .valid_last = j->o.valid_last, .split = j->s.split,
-                                  .size = j->s.size};
+    j->p.s = QKV__IMAGE_OPTIONS(j->o, j->s);
     return wrong ? qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s", wrong) : QKV_OK;
 }
 

@@ -13,12 +13,10 @@ typedef struct {
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
-     .help = "side that images get, in pixels; 0: the first one's, at most 224"},
+    QKV__IMAGE_SIZE_ROW,
     {.flag = "type", .type = QKV_OPT_ENUM, FIELD(type), .names = qkv__image_kinds,
      .initial = "auto", .help = "convolutions or patches at first; auto: cct below 64 pixels"},
-    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__image_splits,
-     .initial = "auto", .help = "what --valid-last takes, as in train classify"},
+    QKV__IMAGE_SPLIT_ROW,
     {.flag = "projection", .key = "projection", .type = QKV_OPT_SIZE, .min = 1, .max = 65536,
      FIELD(projection), .initial = "128",
      .help = "numbers that the loss compares, made of a vector by two layers"},
@@ -81,9 +79,7 @@ static qkv_status embed_images_begin(qkv__run *base)
 static qkv_status embed_images_take_common(qkv__run *base)
 {
     job *j = (job *)base;
-    j->p.s = (qkv__image_options){.images = j->o.data, .valid = j->o.valid, .model = j->o.model,
-                                  .valid_last = j->o.valid_last, .split = j->s.split,
-                                  .size = j->s.size};
+    j->p.s = QKV__IMAGE_OPTIONS(j->o, j->s);
     return qkv__image_model_side(&j->p, &j->m);
 }
 

@@ -21,6 +21,19 @@ typedef struct {
 extern const qkv_option_table qkv__image_table;
 /* What manuals say of --size, for a list of qkv_preset. */
 #define QKV__IMAGE_SIZE {"size", "0", "the first one's, at most 64"}
+/* Jobs that learn from whole images: rows of their tables, with FIELD(size) and FIELD(split) of
+ * their settings s, and their options, with o what jobs on data have. */
+#define QKV__IMAGE_SIZE_ROW                                                                       \
+    {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",              \
+     .help = "side that images get, in pixels; 0: the first one's, at most 224"}
+#define QKV__IMAGE_SPLIT_ROW                                                                      \
+    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__image_splits,             \
+     .initial = "auto",                                                                           \
+     .help = "what --valid-last takes: the last, the last of each class, files whose names begin " \
+             "alike; auto: of each class where they lie sorted by it"}
+#define QKV__IMAGE_OPTIONS(o, s)                                                                  \
+    (qkv__image_options){.images = (o).data, .valid = (o).valid, .model = (o).model,              \
+                         .valid_last = (o).valid_last, .split = (s).split, .size = (s).size}
 extern const char *const qkv__image_splits[]; /* what --split can be */
 extern const char *const qkv__image_fixed[];    /* what a model to begin with settles */
 

@@ -7,23 +7,34 @@
 #include "qkv/pipeline_text.h"
 #include "qkv/task.h"
 
+enum { TOGETHER = 32 }; /* series a pass */
+
+/* probs has room for TOGETHER series. */
 static qkv_status label_series(qkv_pipeline *p, const qkv_series_set *s, qkv_real *probs,
                                qkv_classified_fn *fn, void *user)
 {
     const qkv_series_config *c = qkv_model_config(p->model);
-    for (size_t i = 0; i < s->count; i++) {
-        const qkv_real *data = s->data + s->start[i] * s->columns;
-        size_t length = s->start[i + 1] - s->start[i];
-        const qkv_series_batch one = {.data = &data, .lengths = &length, .count = 1};
-        qkv_status status = qkv_classify_series(p->model, &one, probs);
+    const qkv_real *data[TOGETHER];
+    size_t lengths[TOGETHER];
+    for (size_t i = 0; i < s->count; i += TOGETHER) {
+        qkv_series_batch batch = {.data = data, .lengths = lengths};
+        for (; batch.count < TOGETHER && i + batch.count < s->count; batch.count++) {
+            size_t at = i + batch.count;
+            data[batch.count] = s->data + s->start[at] * s->columns;
+            lengths[batch.count] = s->start[at + 1] - s->start[at];
+        }
+        qkv_status status = qkv_classify_series(p->model, &batch, probs);
         if (status)
             return status;
-        qkv_classified found = {.text = i, .probabilities = probs, .classes = c->classes};
-        for (size_t k = 1; k < c->classes; k++)
-            if (probs[k] > probs[found.best])
-                found.best = k;
-        if (!fn(user, &found))
-            return QKV_OK;
+        for (size_t k = 0; k < batch.count; k++) {
+            const qkv_real *of = probs + k * c->classes;
+            qkv_classified found = {.text = i + k, .probabilities = of, .classes = c->classes};
+            for (size_t class_ = 1; class_ < c->classes; class_++)
+                if (of[class_] > of[found.best])
+                    found.best = class_;
+            if (!fn(user, &found))
+                return QKV_OK;
+        }
     }
     return QKV_OK;
 }
@@ -35,7 +46,7 @@ qkv_status qkv_pipeline_classify_series(qkv_pipeline *p, const char *path, qkv_c
     if (!qkv_model_can(p->model, QKV_CAN_CLASSIFY_SERIES))
         return qkv__pipeline_refuse(p, "classify series");
     const qkv_series_config *c = qkv_model_config(p->model);
-    qkv_real *probs = qkv_calloc(p->ctx, c->classes, sizeof *probs);
+    qkv_real *probs = qkv_calloc(p->ctx, TOGETHER * c->classes, sizeof *probs);
     qkv_status status = probs ? qkv__series_file_load(&file, p->ctx, path, false, c->columns,
                                                       c->rows, NULL, 0)
                               : QKV_E_MEMORY;
