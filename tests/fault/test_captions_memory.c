@@ -1,15 +1,9 @@
 /* test_captions_memory.c - the n-th allocation fails, for every n, while images and a table of
  * captions become sets, a CLIP model learns from them and is evaluated: each time a clean error or
  * the right answer, and all memory comes back. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
-#include "failing.h"
+#include "every_allocation.h"
 #include "files.h"
 #include "pipeline/captioned.h"
 #include "qkv/clip.h"
@@ -135,24 +129,7 @@ static double run(failing *memory)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    for (int once = 0; once < 2; once++) {
-        failing memory = {.left = SIZE_MAX};
-        double expected = run(&memory);
-        assert_true(expected > 0);
-        assert_int_equal(memory.live, 0);
-        size_t n = 0, failures = 0;
-        for (bool done = false; !done; n++) {
-            memory = (failing){.left = n, .once = once != 0};
-            double result = run(&memory);
-            assert_int_equal(memory.live, 0);
-            done = result >= 0 && memory.left > 0 && memory.left < SIZE_MAX / 2;
-            failures += result < 0;
-            if (result >= 0)
-                assert_true(result == expected);
-            assert_true(n < 3000);
-        }
-        assert_true(failures > 50);
-    }
+    fail_every_allocation(run, 3000, 50);
 }
 
 static void copy_image(const char *name)

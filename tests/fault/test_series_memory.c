@@ -1,16 +1,10 @@
 /* test_series_memory.c - the n-th allocation fails, for every n, while a file of series with labels
  * is read, kept and opened again: each time a clean error or the same series, and all memory comes
  * back. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
 
-#include "failing.h"
+#include "every_allocation.h"
 #include "files.h"
 #include "pipeline/series_set.h"
 
@@ -65,24 +59,7 @@ static double run(failing *memory)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    for (int once = 0; once < 2; once++) {
-        failing memory = {.left = SIZE_MAX};
-        double expected = run(&memory);
-        assert_true(expected > 0);
-        assert_int_equal(memory.live, 0);
-        size_t n = 0, failures = 0;
-        for (bool done = false; !done; n++) {
-            memory = (failing){.left = n, .once = once != 0};
-            double result = run(&memory);
-            assert_int_equal(memory.live, 0);
-            done = result >= 0 && memory.left > 0 && memory.left < SIZE_MAX / 2;
-            failures += result < 0;
-            if (result >= 0)
-                assert_true(result == expected);
-            assert_true(n < 500);
-        }
-        assert_true(failures > 10);
-    }
+    fail_every_allocation(run, 500, 10);
 }
 
 int main(void)
