@@ -122,28 +122,52 @@ struct qkv_rollout {
     bool failed, other; /* other: of another shape */
 };
 
+enum { FLOW_ROWS = 8, FLOW_COLUMNS = 512 }; /* of next at a time: they stay in the first cache */
+
+/* Rows first .. of next = (scale sum + 1/2) flow. causal: flow has zeros above its diagonal. */
+static void flow_rows(const qkv_rollout *r, size_t first, float scale, bool causal)
+{
+    const size_t n = r->n, end = first + FLOW_ROWS < n ? first + FLOW_ROWS : n;
+    for (size_t k0 = 0; k0 < n; k0 += FLOW_COLUMNS) {
+        const size_t k1 = k0 + FLOW_COLUMNS < n ? k0 + FLOW_COLUMNS : n;
+        for (size_t i = first; i < end; i++)
+            for (size_t k = k0; k < k1; k++)
+                r->next[i * n + k] = 0.5f * r->flow[i * n + k];
+        for (size_t j = causal ? k0 : 0; j < n; j++)
+            for (size_t i = first; i < end; i++) {
+                const float w = scale * r->sum[i * n + j], *from = r->flow + j * n;
+                float *y = r->next + i * n;
+                if (w > 0)
+                    for (size_t k = k0; k < k1; k++)
+                        y[k] += w * from[k];
+            }
+    }
+}
+
+/* Whether x (n, n) has zeros above its diagonal. */
+static bool is_causal(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i + 1; j < n; j++)
+            if (x[i * n + j] > 0)
+                return false;
+    return true;
+}
+
 /* next = (sum / heads + 1) / 2 flow; a row of attention and of the flow sums to 1. */
 static void end_layer(qkv_rollout *r)
 {
     const size_t n = r->n;
     const float scale = r->heads ? 0.5f / (float)r->heads : 0;
-    const float *sum = r->sum, *flow = r->flow;
-    float *next = r->next;
     if (!r->layer || r->failed || !r->heads)
         return;
-#pragma omp parallel for default(none) shared(n, scale, sum, flow, next)
-    for (size_t i = 0; i < n; i++) {
-        float *y = next + i * n;
-        for (size_t k = 0; k < n; k++)
-            y[k] = 0.5f * flow[i * n + k];
-        for (size_t j = 0; j < n; j++) {
-            const float w = scale * sum[i * n + j];
-            for (size_t k = 0; w > 0 && k < n; k++)
-                y[k] += w * flow[j * n + k];
-        }
-    }
+    const bool causal = is_causal(r->flow, n);
+#pragma omp parallel for schedule(dynamic) default(none) shared(r, n, scale, causal)
+    for (size_t i = 0; i < n; i += FLOW_ROWS)
+        flow_rows(r, i, scale, causal);
+    float *next = r->next;
+    r->next = r->flow;
     r->flow = next;
-    r->next = (float *)(uintptr_t)flow;
     r->heads = 0;
 }
 
