@@ -108,11 +108,11 @@ static qkv_tensor *average(void *user, qkv_tape *t, const char *name, qkv_tensor
 static qkv_status mean_activation(qkv_pipeline *p, const qkv_look_input *in, const char *place,
                                   qkv_array *out)
 {
+    *out = (qkv_array){0};
     qkv_look look = {.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
     averaging a = {p->ctx, out, false};
     qkv__looking l = {.p = p, .kind = qkv__look_kind_of(p, in), .in = in, .out = &look,
                       .o = qkv_pipeline_look_defaults()};
-    *out = (qkv_array){0};
     if (!l.kind)
         return qkv__pipeline_refuse(p, "let activations be read");
     qkv_status status = l.kind->prepare(&l);
