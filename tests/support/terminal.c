@@ -134,6 +134,7 @@ int main(int argc, char **argv)
         int slave = open(ptsname(master), O_RDWR);
         if (tcgetattr(slave, &mode) == 0) {
             mode.c_lflag &= ~(tcflag_t)(ECHO | ECHOCTL); /* ^C is not shown */
+            mode.c_lflag |= NOFLSH; /* ^C throws away no output that is still to be read */
             mode.c_oflag &= ~(tcflag_t)OPOST;            /* a newline stays one byte */
             tcsetattr(slave, TCSANOW, &mode);
         }
