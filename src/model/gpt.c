@@ -274,17 +274,20 @@ static qkv_tensor *gpt_embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *p
     return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_DROPOUT_ID) : x;
 }
 
-static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t sequences,
-                          const int32_t *offsets, qkv_lm_cache *cache)
+static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids,
+                          const qkv_sequence *given, qkv_lm_cache *cache)
 {
     gpt *m = base->self;
     if (!ids || qkv_tape_status(t))
         return NULL;
     size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
-    qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
-    seq.positions = qkv__positions(t, ids, past, sequences, offsets);
+    qkv_sequence seq = *given;
+    seq.positions = seq.slots ? qkv__slot_positions(t, ids, seq.slots)
+                              : qkv__positions(t, ids, past, seq.sequences, seq.offsets);
     qkv_tensor *y = qkv__stack_forward(&m->stack, t, gpt_embed(m, t, ids, seq.positions), &seq,
                                        cache ? cache->blocks : NULL);
+    if (seq.slots)
+        return y;
     if (cache && y)
         cache->length += T;
     else if (cache)

@@ -2,14 +2,7 @@
  * for beams, sequences that take each other's places. */
 #include <string.h>
 
-#include "tensor/tape.h"
-
-struct qkv_kv_cache {
-    qkv_context *ctx;
-    size_t B, capacity, length, window, heads, D, Dv; /* window: 0, or what append shows */
-    size_t most;     /* B at first */
-    qkv_real *k, *v; /* (most + 1, capacity, heads, D) and (.., Dv): the last one is spare */
-};
+#include "tensor/kv_memory.h"
 
 /* Memory for `capacity` positions of each sequence. On failure both are NULL. */
 static qkv_status kv_cache_allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
@@ -62,6 +55,11 @@ void qkv_kv_cache_destroy(qkv_kv_cache *c)
 }
 
 size_t qkv_kv_cache_length(const qkv_kv_cache *c) { return c->length; }
+
+size_t qkv_kv_cache_bytes(const qkv_kv_cache *c)
+{
+    return (c->most + 1) * c->capacity * c->heads * (c->D + c->Dv) * sizeof(qkv_real);
+}
 
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
 {
