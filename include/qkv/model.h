@@ -217,8 +217,8 @@ bool qkv_lm_cache_copy(qkv_tape *t, qkv_lm_cache *c, size_t to, size_t from, siz
  * B is 1), or NULL. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache);
-/* The same for sequences that come and go: ids (1, rows) i32 are the rows of slots->sequences, which
- * are appended to their slots of the cache -> (1, rows, width). On failure the slots hold what they
+/* The same for sequences that come and go: ids (1, rows) i32 are the rows of slots->sequences, to
+ * be appended to their slots of the cache -> (1, rows, width). On failure the slots hold what they
  * did. */
 qkv_tensor *qkv_lm_hidden_slots(qkv_model *m, qkv_tape *t, qkv_tensor *ids,
                                 const qkv_kv_slots *slots, qkv_lm_cache *cache);
