@@ -163,22 +163,6 @@ static bool generate_on_token(void *user, int32_t id, const qkv_real *p, const q
     return !j->stopped && !j->why;
 }
 
-qkv_generate_options qkv__generate_settings(const qkv_pipeline *p,
-                                            const qkv_pipeline_generate_options *options,
-                                            int32_t ends[QKV_LM_EOS_IDS])
-{
-    qkv_generate_options o = {.tokens = options->tokens, .window = options->window,
-                              .seed = options->seed, .sampling = options->sampling, .stop = ends};
-    o.stops = qkv_lm_eos_ids(p->model, ends);
-    if (!o.stops) {
-        ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
-        o.stops = ends[0] >= 0;
-    }
-    if (options->greedy)
-        o.sampling.temperature = 0;
-    return o;
-}
-
 static qkv_status generate_one(job *j)
 {
     const qkv_pipeline *p = j->p;

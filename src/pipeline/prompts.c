@@ -1,4 +1,4 @@
-/* prompts.c - what a generation continues: a text, or each line of a file. */
+/* prompts.c - what a generation continues: a text, or each line of a file; and how. */
 #include "pipeline/prompts.h"
 
 #include <stdio.h>
@@ -65,4 +65,20 @@ void qkv__prompts_free(qkv__prompts *prompts, qkv_context *ctx)
         qkv_ids_free(&prompts->list[i], ctx);
     qkv_free(ctx, prompts->list);
     *prompts = (qkv__prompts){0};
+}
+
+qkv_generate_options qkv__generate_settings(const qkv_pipeline *p,
+                                            const qkv_pipeline_generate_options *options,
+                                            int32_t ends[QKV_LM_EOS_IDS])
+{
+    qkv_generate_options o = {.tokens = options->tokens, .window = options->window,
+                              .seed = options->seed, .sampling = options->sampling, .stop = ends};
+    o.stops = qkv_lm_eos_ids(p->model, ends);
+    if (!o.stops) {
+        ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
+        o.stops = ends[0] >= 0;
+    }
+    if (options->greedy)
+        o.sampling.temperature = 0;
+    return o;
 }
