@@ -10,7 +10,10 @@ enum { WARM_UPS = 2 };
 typedef struct {
     const char *model;
     size_t prompt, tokens, batch;
+    qkv_kv_store kv;
 } settings;
+
+static const char *const kv_names[] = {"f32", "bf16", "int8", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
@@ -22,6 +25,8 @@ static const qkv_option rows[] = {
      .initial = "64", .help = "tokens timed, after the prompt and two more"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch), .initial = "1",
      .help = "texts at once, beside one alone"},
+    {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
+     .help = "how the batch stores keys and values: f32, bf16 or int8"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
@@ -35,6 +40,7 @@ typedef struct {
     double last;      /* when the last token came */
     double bandwidth; /* bytes/s */
     double *steps;    /* (tokens) of the batch, from one step to the next */
+    size_t cache;     /* bytes */
 } job;
 
 static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities,
@@ -98,6 +104,7 @@ static qkv_status decode_time_batch(job *j)
     qkv_batch *b = NULL;
     qkv_batch_options o = qkv_batch_defaults();
     o.sequences = j->s.batch;
+    o.kv = j->s.kv;
     size_t steps = (j->s.batch * j->s.prompt + o.chunk - 1) / o.chunk; /* until all have read */
     const qkv_generate_options g = {.tokens = steps + WARM_UPS + j->s.tokens};
     o.positions = j->s.prompt + g.tokens;
@@ -112,6 +119,8 @@ static qkv_status decode_time_batch(job *j)
         status = qkv_batch_step(b);
         j->steps[i] = qkv_now() - start;
     }
+    if (!status)
+        j->cache = qkv_batch_statistics(b).cache_bytes;
     qkv_batch_destroy(b);
     return status;
 }
@@ -159,6 +168,7 @@ static void decode_report(job *j, bench_report *r)
         {"batch", "texts at once", "", BENCH_COUNT, (double)j->s.batch, 1},
         {"batch_tokens_per_s", "tokens of all", "/s", BENCH_REAL, all, 0},
         {"of_one", "beside one text", "times", BENCH_REAL, all / rate, 0},
+        {"cache_bytes", "their keys and values", "MB", BENCH_COUNT, (double)j->cache, 1e6},
     };
     bench_add_all(r, together, sizeof together / sizeof *together);
 }

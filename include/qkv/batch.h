@@ -28,6 +28,7 @@ typedef struct {
                          positions a quarter more                                         0 */
     size_t chunk;     /* tokens of prompts that a step reads at most, over all newcomers, so that
                          the others' tokens are not held up    [2 QKV_BATCH_FEW, 65536] 256 */
+    qkv_kv_store kv;  /* how keys and values are stored                           QKV_KV_F32 */
     bool share;       /* prompts that begin alike compute their common prefix once     true */
     bool pack;        /* as qkv_tape_pack: a copy of the weights that products of several rows
                          read faster                                                   true */

@@ -199,6 +199,9 @@ bool qkv_lm_has_max_positions(const qkv_model *m); /* learned positions: no more
 
 /* On failure *out is NULL. The model must outlive the cache. */
 qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);
+/* The same with numbers of another kind, for qkv_lm_hidden_slots; F32 for every use. */
+qkv_status qkv_lm_cache_create_as(qkv_lm_cache **out, qkv_model *m, qkv_kv_store store, size_t B,
+                                  size_t capacity);
 void qkv_lm_cache_destroy(qkv_lm_cache *c); /* NULL is allowed */
 size_t qkv_lm_cache_length(const qkv_lm_cache *c); /* positions in each sequence */
 void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length); /* removes positions from length on */

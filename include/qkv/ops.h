@@ -206,6 +206,16 @@ qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_
 typedef struct qkv_kv_cache qkv_kv_cache;
 qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
                                size_t Hkv, size_t D, size_t Dv);
+/* How a cache stores its numbers. Attention computes with reals whatever they are. */
+typedef enum {
+    QKV_KV_F32,  /* as they are (qkv_real) */
+    QKV_KV_BF16, /* rounded to 8 bits of mantissa, ties to even: half of the memory */
+    QKV_KV_INT8  /* 8 bits, and a scale for each head of a position: the largest of its numbers is
+                    127. A little over a quarter of the memory */
+} qkv_kv_store;
+/* The same with another store, of which all but F32 take positions by qkv_kv_cache_put alone. */
+qkv_status qkv_kv_cache_create_as(qkv_kv_cache **out, qkv_context *ctx, qkv_kv_store store,
+                                  size_t B, size_t capacity, size_t Hkv, size_t D, size_t Dv);
 void qkv_kv_cache_destroy(qkv_kv_cache *c); /* NULL is allowed */
 size_t qkv_kv_cache_length(const qkv_kv_cache *c); /* positions in each sequence */
 size_t qkv_kv_cache_bytes(const qkv_kv_cache *c);  /* memory that it takes */
@@ -243,8 +253,9 @@ typedef struct {
 } qkv_kv_slots;
 struct qkv_attention_options;
 /* Appends k (1, rows, Hkv, D) and v (1, rows, Hkv, Dv) to the slots, sets *k_all and *v_all to
- * views of the whole memory, (1, B capacity, Hkv, .), and in *o the sequences, q_offsets, k_begins
- * and k_lengths with which attention finds them. The length of qkv_kv_cache_append is not used. On
+ * views of the whole memory, (1, B capacity, Hkv, .), or unless the store is F32 to copies of what
+ * these sequences see, as reals, and in *o the sequences, q_offsets, k_begins and k_lengths with
+ * which attention finds them. The length of qkv_kv_cache_append is not used. On
  * failure false (recorded on the tape): a slot that does not exist or has no room. */
 bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots, qkv_tensor *k,
                       qkv_tensor *v, struct qkv_attention_options *o, qkv_tensor **k_all,

@@ -52,7 +52,8 @@ static qkv_status batch_make(qkv_batch *b)
     if (!status)
         status = qkv_tape_create(&b->tape, b->ctx);
     if (!status)
-        status = qkv_lm_cache_create(&b->cache, b->model, b->o.sequences, b->o.positions);
+        status = qkv_lm_cache_create_as(&b->cache, b->model, b->o.kv, b->o.sequences,
+                                        b->o.positions);
     if (!status)
         status = batch_make_pass(b);
     if (status)

@@ -314,11 +314,12 @@ static double model_gpt_flops(const qkv_model *m, const qkv_workload *w)
                       L * 2 * rows * w->length * (double)(c->heads * c->head_width));
 }
 
-static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, size_t capacity)
+static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, qkv_kv_store store, size_t B,
+                              size_t capacity)
 {
     const qkv_gpt_config *c = m->config;
-    return qkv_kv_cache_create(&cache->self, m->ctx, B, capacity, c->kv_heads, c->head_width,
-                               c->head_width);
+    return qkv_kv_cache_create_as(&cache->self, m->ctx, store, B, capacity, c->kv_heads,
+                                  c->head_width, c->head_width);
 }
 
 static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block_cache, hidden,

@@ -349,19 +349,25 @@ qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers
     return QKV_OK;
 }
 
-qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+qkv_status qkv_lm_cache_create_as(qkv_lm_cache **out, qkv_model *m, qkv_kv_store store, size_t B,
+                                  size_t capacity)
 {
     const qkv__lm *lm = lm_of(m, NULL, __func__);
     size_t layers = lm ? lm->layers(m) : 0;
     *out = NULL;
     qkv_status status = lm ? qkv__cache_create(out, m->ctx, layers, capacity) : QKV_E_ARGUMENT;
     for (size_t i = 0; i < layers && !status; i++)
-        status = lm->block_cache(m, &(*out)->blocks[i], B, capacity);
+        status = lm->block_cache(m, &(*out)->blocks[i], store, B, capacity);
     if (status) {
         qkv_lm_cache_destroy(*out);
         *out = NULL;
     }
     return status;
+}
+
+qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+{
+    return qkv_lm_cache_create_as(out, m, QKV_KV_F32, B, capacity);
 }
 
 void qkv_lm_cache_destroy(qkv_lm_cache *c)

@@ -8,6 +8,8 @@
 #include "qkv/gpt.h"
 #include "qkv/pipeline_text.h"
 
+static const char *const kv_names[] = {"f32", "bf16", "int8", NULL}; /* of qkv_kv_store */
+
 #define FIELD(member) .offset = offsetof(qkv_pipeline_generate_options, member)
 static const qkv_option rows[] = {
     {.flag = "prompt", .key = "prompt", .type = QKV_OPT_STRING, FIELD(prompt), .value = "TEXT",
@@ -22,6 +24,8 @@ static const qkv_option rows[] = {
      .initial = "1", .help = "continuations of each text"},
     {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch),
      .initial = "8", .help = "texts that are made at once, where there are several"},
+    {.flag = "kv", .key = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names,
+     .initial = "f32", .help = "how the cache stores keys and values: f32, bf16 or int8"},
     {.flag = "greedy", .key = "greedy", .type = QKV_OPT_BOOL, FIELD(greedy),
      .help = "always the likeliest token"},
     {.flag = "temperature", .key = "temperature", .type = QKV_OPT_REAL, .max = 100,
@@ -242,7 +246,11 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
     if (!status)
         status = qkv__prompts_read(&j.prompts, p, &o);
     j.count = j.prompts.count * o.count;
-    bool together = j.count > 1 && o.batch > 1 && !o.show_next && !o.changes.count;
+    bool each = o.show_next || o.changes.count;
+    bool together = !each && ((j.count > 1 && o.batch > 1) || o.kv != QKV_KV_F32);
+    if (!status && each && o.kv != QKV_KV_F32)
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "kv is %s: with show_next and changes the cache "
+                          "stores f32", kv_names[o.kv]);
     if (!status)
         status = together ? qkv__generate_together(p, &j.prompts, &o, fn, user)
                           : generate_each(&j);

@@ -170,6 +170,7 @@ qkv_status qkv__generate_together(qkv_pipeline *p, const qkv__prompts *prompts,
     b.sequences = g.count < o->batch ? g.count : o->batch;
     b.positions = together_positions(&g);
     b.pack = b.sequences > 2;
+    b.kv = o->kv;
     if (!status)
         status = qkv_batch_create(&g.batch, p->model, &b);
     if (!status)

@@ -41,18 +41,43 @@ static bool kv_slots_shapes_fit(qkv_tape *t, const qkv_kv_cache *c, const qkv_te
                                c->Dv);
 }
 
-/* Rows of x behind what their slots hold; a view of all the memory. */
-static qkv_tensor *kv_slots_write(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
-                                  qkv_real *memory, const qkv_tensor *x, size_t width)
+/* Rows of x behind what their slots hold. */
+static void kv_slots_write(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
+                           const qkv__kv_side *side, const qkv_tensor *x, size_t width)
 {
-    const size_t shape[] = {1, c->most * c->capacity, c->heads, width};
-    qkv_tensor *all = qkv__new_over(t, QKV_REAL, memory, 4, shape);
-    for (size_t i = 0; all && i < s->sequences; i++) {
+    size_t bytes = qkv__kv_bytes(c->store);
+    const size_t dense[] = {c->heads * width, width, 1};
+    for (size_t i = 0; i < s->sequences; i++) {
         size_t n = (size_t)(s->offsets[i + 1] - s->offsets[i]);
         size_t row = (size_t)s->slots[i] * c->capacity + (size_t)s->past[i];
-        t->k->copy(&t->exec, memory + row * c->heads * width, all->stride + 1,
-                   qkv__real(x) + (size_t)s->offsets[i] * x->stride[1], x->stride + 1,
-                   (size_t[]){n, c->heads, width}, 3, false);
+        char *to = (char *)side->data + row * c->heads * width * bytes;
+        const qkv_real *from = qkv__real(x) + (size_t)s->offsets[i] * x->stride[1];
+        if (c->store == QKV_KV_F32)
+            t->k->copy(&t->exec, (qkv_real *)(void *)to, dense, from, x->stride + 1,
+                       (size_t[]){n, c->heads, width}, 3, false);
+        else
+            t->k->kv_store(&t->exec, to, side->scale ? side->scale + row * c->heads : NULL, from,
+                           x->stride[1], x->stride[2], (qkv_k_kv)c->store, n, c->heads, width);
+    }
+}
+
+/* What attention reads: a view of all the memory, or reals made of the rows that are seen, which
+ * stand one after another (total in all). begins: where they are in the memory. */
+static qkv_tensor *kv_slots_read(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
+                                 const qkv__kv_side *side, size_t width, const int32_t *begins,
+                                 const int32_t *lengths, size_t total)
+{
+    size_t shape[] = {1, c->most * c->capacity, c->heads, width}, bytes = qkv__kv_bytes(c->store);
+    if (c->store == QKV_KV_F32)
+        return qkv__new_over(t, QKV_REAL, side->data, 4, shape);
+    shape[1] = total;
+    qkv_tensor *all = qkv__new(t, QKV_REAL, 4, shape);
+    qkv_real *to = all ? qkv__real(all) : NULL;
+    for (size_t i = 0; all && i < s->sequences; i++) {
+        size_t row = (size_t)begins[i] * c->heads, n = (size_t)lengths[i] * c->heads;
+        t->k->kv_load(&t->exec, to, (const char *)side->data + row * width * bytes,
+                      side->scale ? side->scale + row : NULL, (qkv_k_kv)c->store, n, width);
+        to += n * width;
     }
     return all;
 }
@@ -70,42 +95,36 @@ bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_t
                             "back through a cache, so the tape must not record") != NULL;
     if (!kv_slots_shapes_fit(t, c, k, v) || !kv_slots_fit(t, c, s, k->shape[1]))
         return false;
-    int32_t *begins = qkv__step_alloc(t, (2 * s->sequences + 1) * sizeof *begins);
+    int32_t *begins = qkv__step_alloc(t, (3 * s->sequences + 1) * sizeof *begins);
     if (!begins)
         return false;
-    int32_t *lengths = begins + s->sequences;
+    int32_t *lengths = begins + s->sequences, *copied = lengths + s->sequences;
+    size_t total = 0;
     for (size_t i = 0; i < s->sequences; i++) {
         int32_t first = s->first ? s->first[i] : 0;
         begins[i] = s->slots[i] * (int32_t)c->capacity + first;
         lengths[i] = s->past[i] - first + s->offsets[i + 1] - s->offsets[i];
+        copied[i] = (int32_t)total;
+        total += (size_t)lengths[i];
     }
     o->sequences = s->sequences;
     o->q_offsets = s->offsets;
-    o->k_begins = begins;
+    o->k_begins = c->store == QKV_KV_F32 ? begins : copied;
     o->k_lengths = lengths;
-    *k_all = kv_slots_write(t, c, s, c->k, k, c->D);
-    *v_all = kv_slots_write(t, c, s, c->v, v, c->Dv);
+    kv_slots_write(t, c, s, &c->k, k, c->D);
+    kv_slots_write(t, c, s, &c->v, v, c->Dv);
+    *k_all = kv_slots_read(t, c, s, &c->k, c->D, begins, lengths, total);
+    *v_all = kv_slots_read(t, c, s, &c->v, c->Dv, begins, lengths, total);
     return *k_all && *v_all;
 }
 
-/* Within a slot rows move towards its beginning, one after another, so that none is overwritten
- * before it has moved. */
-static bool kv_slots_move(qkv_tape *t, qkv_kv_cache *c, size_t slot, size_t first, size_t count)
+/* Positions, of which each takes `bytes` bytes; the two may overlap. */
+static void kv_slots_copy(qkv_tape *t, const qkv_kv_cache *c, void *memory, size_t bytes, size_t to,
+                          size_t from, size_t count)
 {
-    qkv__mark mark = qkv__arena_mark(t->host);
-    size_t *to = qkv__arena_alloc(t->host, (2 * count + 1) * sizeof *to), *from = to + count;
-    t->status = to ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; to && i < count; i++) {
-        to[i] = slot * c->capacity + i;
-        from[i] = to[i] + first;
-    }
-    size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
-    if (to) {
-        t->k->move(&t->exec, c->k, k_row, to, from, count, k_row);
-        t->k->move(&t->exec, c->v, v_row, to, from, count, v_row);
-    }
-    qkv__arena_release(t->host, mark);
-    return to != NULL;
+    char *p = memory;
+    if (p)
+        t->device->copy(p + to * c->capacity * bytes, p + from * bytes, count * bytes);
 }
 
 bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, size_t first,
@@ -117,16 +136,10 @@ bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, siz
         return qkv__op_fail(t, "kv_cache", "positions %zu .. %zu of slot %zu for slot %zu: %zu "
                             "slots of %zu expected", first, first + count, from, to, c->most,
                             c->capacity) != NULL;
-    if (to == from)
-        return !first || kv_slots_move(t, c, to, first, count);
-    size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv, shape[] = {1, 0};
-    for (int i = 0; i < 2; i++) {
-        qkv_real *memory = i ? c->v : c->k;
-        size_t row = i ? v_row : k_row;
-        shape[1] = count * row;
-        t->k->copy(&t->exec, memory + to * c->capacity * row, (size_t[]){shape[1], 1},
-                   memory + (from * c->capacity + first) * row, (size_t[]){shape[1], 1}, shape, 2,
-                   false);
-    }
+    size_t row = from * c->capacity + first, number = c->heads * qkv__kv_bytes(c->store);
+    kv_slots_copy(t, c, c->k.data, c->D * number, to, row, count);
+    kv_slots_copy(t, c, c->v.data, c->Dv * number, to, row, count);
+    kv_slots_copy(t, c, c->k.scale, c->heads * sizeof(qkv_real), to, row, count);
+    kv_slots_copy(t, c, c->v.scale, c->heads * sizeof(qkv_real), to, row, count);
     return true;
 }
