@@ -28,7 +28,8 @@ typedef struct {
 } fixture;
 
 static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512,
-                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16};
+                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16,
+                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16 | QKV__BF16_LIBRARY};
 static const int teams[] = {1, 2, 3};
 static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
 
