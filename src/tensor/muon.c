@@ -1,8 +1,9 @@
 /* muon.c - the arithmetic of Muon: momentum, and the orthogonalisation of a matrix by
- * Newton-Schulz's iteration (Jordan et al. 2024). With c Gram matrix of the smaller side,
+ * Newton-Schulz's iteration (Jordan et al. 2024). With A the Gram matrix of the shorter side,
  *     A = X X^T;  X = a X + (b A + c A^2) X
- * drives every singular value s by a s + b s^3 + c s^5 into about 0.7 .. 1.2 in five steps. Of the
- * symmetric A and A^2 half is computed, in blocks of rows, and the other half copied. */
+ * takes every singular value s to a s + b s^3 + c s^5, so that five steps bring all that are not
+ * tiny to about 0.7 .. 1.2. Of the symmetric A and A^2 the part left of the diagonal's blocks is
+ * computed, and the rest copied from it. */
 #include <math.h>
 
 #include "tensor/param.h"
