@@ -168,6 +168,11 @@ typedef struct {
     bool acc_q, acc_k, acc_v;
 } qkv_k_attention_bwd_args;
 
+/* ---- caches ---------------------------------------------------------------------------- */
+
+/* Numbers of a cache, with the values of qkv_kv_store. */
+typedef enum { QKV_K_KV_REAL, QKV_K_KV_BF16, QKV_K_KV_INT8 } qkv_k_kv;
+
 /* ---- updates --------------------------------------------------------------------------- */
 
 /* PyTorch's definitions; g is scaled by grad_scale first (clipping). Hyper-parameters and bias
@@ -216,6 +221,7 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
     qkv__kernels_ref_group_norm, qkv__kernels_ref_attention, qkv__kernels_ref_conv,
     qkv__kernels_ref_pool, qkv__kernels_ref_update;
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
+qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
 qkv__fill_fn qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
     qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,

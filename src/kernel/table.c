@@ -18,7 +18,7 @@ static qkv__fill_fn *const reference[] = {
     qkv__kernels_ref_elementwise, qkv__kernels_ref_pointwise, qkv__kernels_ref_rows,
     qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
     qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
-    NULL};
+    qkv__kernels_ref_kv, NULL};
 #ifdef QKV_HAVE_SIMD
 static qkv__fill_fn *const avx2[] = {
     qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
