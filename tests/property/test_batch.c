@@ -327,6 +327,9 @@ static void a_head_comes_back(void **state)
                          QKV_OK);
         for (size_t i = 0; i < ROWS * HEADS * D; i++)
             p[i] = i < D ? 0 : (qkv_real)(qkv_rng_uniform(&r) * 8 - 4);
+        p[D + 1] = (qkv_real)1e-40; /* beside others, and alone in a head */
+        for (size_t i = 0; i < D; i++)
+            p[4 * HEADS * D + i] = (qkv_real)1e-40;
         p[2 * HEADS * D + 1] = (qkv_real)NAN;
         p[3 * HEADS * D + 2] = (qkv_real)INFINITY;
         for (int32_t row = 0; row < ROWS; row++) {
@@ -334,7 +337,7 @@ static void a_head_comes_back(void **state)
             assert_non_null(y);
             for (size_t i = 0; i < HEADS * D; i++) {
                 bool ill = i < D && (row == 2 || row == 3);
-                if (ill ? !isnan(y[i]) : !(fabs((double)y[i] - (double)x[i]) <= 2.01 * steps[kv]))
+                if (ill ? !isnan(y[i]) : !(fabs((double)y[i] - (double)x[i]) <= 2.01 * steps[kv] + 1e-30))
                     fail_msg("kv %d: %g of %g", kv, (double)y[i], (double)x[i]);
             }
         }
