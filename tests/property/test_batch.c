@@ -337,7 +337,8 @@ static void a_head_comes_back(void **state)
             assert_non_null(y);
             for (size_t i = 0; i < HEADS * D; i++) {
                 bool ill = i < D && (row == 2 || row == 3);
-                if (ill ? !isnan(y[i]) : !(fabs((double)y[i] - (double)x[i]) <= 2.01 * steps[kv] + 1e-30))
+                double error = fabs((double)y[i] - (double)x[i]);
+                if (ill ? !isnan(y[i]) : !(error <= 2.01 * steps[kv] + 1e-30))
                     fail_msg("kv %d: %g of %g", kv, (double)y[i], (double)x[i]);
             }
         }
