@@ -22,6 +22,8 @@ static const qkv_option rows[] = {
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
+    {.flag = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
+     .help = "compute each block again in the backward pass instead of keeping its activations"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -39,7 +41,8 @@ qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_
     *b = (bench_training){.ctx = ctx, .network = network,
                           .batch = step->batch ? step->batch : network->batch,
                           .length = step->length ? step->length : network->length,
-                          .dropout = step->dropout < 0 ? network->dropout : step->dropout};
+                          .dropout = step->dropout < 0 ? network->dropout : step->dropout,
+                          .recompute = step->recompute};
     qkv_status status = network->create(b, step);
     if (status)
         return status;
@@ -57,6 +60,8 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
     if (!status)
         status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
                                       qkv_optimizer_decay_matrices(), 1);
+    if (b->tape)
+        qkv_tape_recompute(b->tape, step->recompute);
     return status;
 }
 
@@ -86,8 +91,9 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
 
 void bench_training_title(const bench_training *b, char *out, size_t size)
 {
-    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g", b->name,
-                   b->batch, b->length, b->network->what, b->dropout);
+    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s", b->name,
+                   b->batch, b->length, b->network->what, b->dropout,
+                   b->recompute ? ", recomputing" : "");
 }
 
 qkv_status bench_training_step(bench_training *b)

@@ -14,6 +14,9 @@ static const qkv_option rows[] = {
     {.flag = "accumulation-steps", .key = "accumulation_steps", .type = QKV_OPT_SIZE, .min = 1,
      .max = 1e6, FIELD(accumulation_steps),
      .initial = "1", .help = "passes a batch is done in, to save memory"},
+    {.flag = "recompute", .key = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
+     .help = "compute each block again in the backward pass instead of keeping its activations: "
+             "less memory, about a third more time, the same bits"},
     {.flag = "clip", .key = "clip", .type = QKV_OPT_REAL, .max = 1e9, FIELD(clip),
      .initial = "1", .help = "largest norm of the gradient; 0: any"},
     {.flag = "ema", .key = "ema", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
