@@ -214,8 +214,8 @@ static const char *const examples[] = {"qkv bench attention --length 2048 --json
 CLI_COMMAND(cli_bench_attention, 720) = {
     .manual = {.name = "bench attention", .summary = "time attention, forward and backward",
                .usage = "[--length T] [options]", .examples = examples,
-               .text = "Medians of the timed passes, in GFLOP/s. The forward pass counts as half of "
-                       "4 T^2 heads head-width operations, because half of the keys are hidden, "
-                       "and the backward pass as 2.5 times that. The limit is the best of ten "
-                       "products of 2048 x 2048 matrices, five before and five after."},
+               .text = "Medians of the timed passes, in GFLOP/s. The forward pass counts as half "
+                       "of 4 T^2 heads head-width operations, because half of the keys are "
+                       "hidden, and the backward pass as 2.5 times that. The limit is the best "
+                       "of ten products of 2048 x 2048 matrices, five before and five after."},
     .own = {&table}, .measure = &bench_attention, .run = attention_run};

@@ -50,11 +50,13 @@ static void region_leave(qkv_tape *t, const outside *o)
     t->region = 0;
 }
 
+/* The memory becomes one block, of the most that was needed: functions that differ a little would
+ * fill a chain of blocks in different ways, and so touch more than any of them needs. */
 static void region_release(qkv_tape *t)
 {
-    const qkv__mark empty = {0, 0, 0};
-    qkv__arena_release(t->brief.step, empty);
-    qkv__arena_release(t->brief.host, empty);
+    (void)qkv__take_status(t, t->device->sync(t->ctx)); /* work on what is given back is over */
+    qkv__arena_reset(t->brief.step);
+    qkv__arena_reset(t->brief.host);
 }
 
 static bool recompute_call(qkv_tape *t, const qkv_recompute_args *a, qkv_tensor **out)
