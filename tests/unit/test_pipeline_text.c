@@ -25,6 +25,7 @@ static void expect(qkv_status status, qkv_status wanted, const char *words)
 /* Counts what comes; false when `stop` have come. */
 typedef struct {
     size_t calls, stop, ends, tokens;
+    bool together; /* several texts at once: no probabilities come */
     char last[400];
     int32_t first[2]; /* tokens of continuations */
 } counter;
@@ -37,7 +38,10 @@ static bool on_piece(void *user, const qkv_generated *g)
         double sum = 0;
         for (size_t i = 0; i < g->vocab; i++)
             sum += (double)g->probabilities[i];
-        assert_true(sum > 0.999 && sum < 1.001 && g->probabilities[g->id] > 0);
+        if (c->together)
+            assert_null(g->probabilities);
+        else
+            assert_true(sum > 0.999 && sum < 1.001 && g->probabilities[g->id] > 0);
         if (c->tokens++ == 0)
             c->first[g->index] = g->id;
     }
@@ -131,7 +135,12 @@ static void continues(void **state)
     o.prompt = "the cat";
     o.tokens = 5;
     o.count = 2;
+    counter both = {.together = true};
+    assert_int_equal(qkv_pipeline_generate(of(LM), &o, on_piece, &both), QKV_OK);
+    o.batch = 1;
     assert_int_equal(qkv_pipeline_generate(of(LM), &o, on_piece, &c), QKV_OK);
+    assert_int_equal(both.calls, c.calls);
+    assert_int_equal(both.ends, 2);
     assert_int_equal(c.ends, 2);
     assert_int_equal(c.calls, 2 * (1 + 5 + 1));
     assert_memory_equal(c.last, "the cat", 7);
