@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
+static const char *const isa_names[] = {"reference", "avx2", "avx512", "neon", "all", NULL};
 
 static const qkv_option common_rows[] = {
     {.flag = "json", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, json),
@@ -46,7 +46,7 @@ static int usage_error(const cli *c)
 qkv_status cli_configure(const cli *c, bool bf16_given)
 {
     static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
-                                     QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
+                                     QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_NEON, QKV_ISA_ALL};
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
     options.isa = masks[c->common.isa];

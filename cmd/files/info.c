@@ -8,7 +8,7 @@
 static const struct {
     unsigned bit;
     const char *name;
-} sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}};
+} sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}, {QKV_ISA_NEON, "neon"}};
 
 static int info_answer_json(cli *c)
 {

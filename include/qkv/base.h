@@ -81,6 +81,7 @@ typedef struct qkv_context qkv_context;
 enum {
     QKV_ISA_AVX2 = 1 << 0,      /* AVX2 with FMA and F16C */
     QKV_ISA_AVX512 = 1 << 1,    /* AVX-512 F, BW, DQ, VL; requires AVX2 */
+    QKV_ISA_NEON = 1 << 2,      /* Advanced SIMD of 64-bit Arm */
     QKV_ISA_REFERENCE = 1 << 8, /* plain C; always available */
     QKV_ISA_ALL = 0x7fffffff
 };

@@ -31,6 +31,8 @@ unsigned qkv__cpu_isa(void)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         isa |= QKV_ISA_AVX512;
+#elif defined(__aarch64__)
+    isa |= QKV_ISA_NEON; /* every one has it */
 #endif
     return isa;
 }

@@ -195,7 +195,7 @@ typedef struct qkv_kernels {
  * multiplications or more (gemm) with operands rounded to bf16, to nearest, ties to even, where the
  * processor has instructions for them (AVX512_BF16). Built on first use, never freed, safe to
  * share. */
-enum { QKV__BF16 = 1 << 2, QKV__BF16_LEAST = 1 << 15 };
+enum { QKV__BF16 = 1 << 3, QKV__BF16_LEAST = 1 << 15 };
 const qkv_kernels *qkv__kernels(unsigned isa);
 
 /* What work of this context runs on: kernels that compute, or those of a meta context, which do
@@ -213,14 +213,12 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
     qkv__kernels_ref_pool, qkv__kernels_ref_update;
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
-qkv__fill_fn qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
-    qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
-    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
-    qkv__kernels_update_avx2;
-qkv__fill_fn qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512,
-    qkv__kernels_channels_avx512, qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512,
-    qkv__kernels_attention_avx512, qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512,
-    qkv__kernels_pool_avx512, qkv__kernels_update_avx512;
+#define QKV__SIMD_FILES(isa)                                                                    \
+    qkv__kernels_elementwise_##isa, qkv__kernels_rows_##isa, qkv__kernels_channels_##isa,       \
+        qkv__kernels_group_norm_##isa, qkv__kernels_softmax_##isa, qkv__kernels_attention_##isa, \
+        qkv__kernels_gemv_##isa, qkv__kernels_packed_##isa, qkv__kernels_pool_##isa,            \
+        qkv__kernels_update_##isa
+qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neon);
 qkv__fill_fn qkv__kernels_bf16_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
