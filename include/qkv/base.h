@@ -86,6 +86,13 @@ enum {
     QKV_ISA_ALL = 0x7fffffff
 };
 
+/* X(name, bits) for every set of kernels; bits holds the instruction sets that it requires, too. */
+#define QKV_ISA_LIST(X)                         \
+    X("reference", QKV_ISA_REFERENCE)           \
+    X("avx2", QKV_ISA_AVX2)                     \
+    X("avx512", QKV_ISA_AVX2 | QKV_ISA_AVX512)  \
+    X("neon", QKV_ISA_NEON)
+
 /* The data type of products in training: f32 or bf16. AUTO times both (1/20 second) when the
  * context's first tape is created, and uses the faster. A resumed run keeps its choice. */
 enum { QKV_BF16_OFF, QKV_BF16_ON, QKV_BF16_AUTO };

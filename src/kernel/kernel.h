@@ -9,8 +9,8 @@
  * Shape letters: B batch, T query length, S key length, H heads, D head width, C channels,
  * V classes, N rows (any leading dims, flattened), K inner size of a product, n elements.
  *
- * Plain C (ref_*.c) fills the whole table and is the reference for every other entry; the
- * AVX2, then the AVX-512 file overwrite what they have. A slot is REQUIRED of the reference
+ * Plain C (ref_*.c) fills the whole table and is the reference for every other entry; files of
+ * the processor's instruction sets (AVX2, then AVX-512; NEON) overwrite what they have. A slot is REQUIRED of the reference
  * and optional for everybody else. */
 #ifndef QKV_KERNEL_H
 #define QKV_KERNEL_H
