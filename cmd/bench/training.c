@@ -6,12 +6,19 @@
 #include "bench/bench.h"
 
 #define FIELD(member) .offset = offsetof(bench_step, member)
+
+static const char *const training_dtypes[] = {"f32", "bf16", "auto", NULL}; /* QKV_PRODUCTS_* */
+
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
      .help = "bert-base, transformer-base, vit-base, vqgan-nano (-micro -mini -f8 -f16), or the "
              "size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = training_dtypes,
+     .initial = "auto",
+     .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
+             "is faster here"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
      .help = "sequences or images in a step; 0: 4, of bert-base and vit-base 8, of "
              "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},

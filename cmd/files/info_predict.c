@@ -60,7 +60,8 @@ int info_predict(cli *c, const bench_step *step)
     qkv_memory_prediction found;
     const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss, .end =
         info_predict_end, .user = &r};
-    if (qkv_predict_memory(c->ctx, &s, NULL, &found))
+    if (qkv_context_set_products(c->ctx, step->dtype) ||
+        qkv_predict_memory(c->ctx, &s, NULL, &found))
         return cli_error(c);
     return info_predict_answer(c, &r.b, &found);
 }

@@ -27,11 +27,23 @@ qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *
 
 /* ---- products ---------------------------------------------------------------- */
 
-/* QKV_BF16_AUTO: is it to be measured still; how many times as fast as f32 it was. */
-bool qkv__context_bf16_open(const qkv_context *ctx);
-void qkv__context_bf16_measured(qkv_context *ctx, double gain);
-/* With AUTO training stays with what it was, if the machine can. Returns whether it is that now. */
-bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16);
+/* Kinds of products in training: in f32; of operands rounded to bf16 by our kernels; the same by
+ * the library's, which knows instructions that ours do not use (AMX). */
+typedef enum {
+    QKV__PRODUCTS_F32, QKV__PRODUCTS_BF16, QKV__PRODUCTS_LIBRARY, QKV__PRODUCTS_COUNT
+} qkv__products;
+const char *qkv__products_name(qkv__products kind);
+
+/* Does this context's machine have them? */
+bool qkv__products_exist(const qkv_context *ctx, qkv__products kind);
+/* What training uses; the first candidate while they are to be measured. */
+qkv__products qkv__context_products(const qkv_context *ctx);
+/* Bit i: kind i may be chosen. One bit: it is chosen. */
+unsigned qkv__context_candidates(const qkv_context *ctx);
+void qkv__context_choose(qkv_context *ctx, qkv__products kind);
+/* Training stays with the kind of that name, if the context's options allow it and the machine has
+ * it. Returns whether it is that now. */
+bool qkv__context_keep_products(qkv_context *ctx, const char *name);
 
 /* ---- memory ------------------------------------------------------------------ */
 

@@ -275,7 +275,7 @@ static const qkv_preset taming[] = {
     {"clip", "0", NULL},
     {"ema", "0", NULL},
     {"flip", "false", NULL},
-    {"bf16", "false", NULL},
+    {"dtype", "f32", NULL},
     {"codebook-weight", "1", NULL},
     {"commitment", "0.25", NULL},
     {"legacy", "true", NULL},

@@ -10,8 +10,8 @@
  * V classes, N rows (any leading dims, flattened), K inner size of a product, n elements.
  *
  * Plain C (ref_*.c) fills the whole table and is the reference for every other entry; files of
- * the processor's instruction sets (AVX2, then AVX-512; NEON) overwrite what they have. A slot is REQUIRED of the reference
- * and optional for everybody else. */
+ * the processor's instruction sets (AVX2, then AVX-512; NEON) overwrite what they have. A slot is
+ * REQUIRED of the reference and optional for everybody else. */
 #ifndef QKV_KERNEL_H
 #define QKV_KERNEL_H
 
@@ -193,10 +193,11 @@ typedef struct qkv_kernels {
 
 /* The table for the given QKV_ISA_* bits, and QKV__BF16: products of QKV__BF16_LEAST
  * multiplications or more (gemm) with operands rounded to bf16, to nearest, ties to even, where the
- * processor has instructions for them (AVX512_BF16). Built on first use, never freed, safe to
- * share. */
-enum { QKV__BF16 = 1 << 3, QKV__BF16_LEAST = 1 << 15 };
+ * processor has instructions for them (AVX512_BF16); with QKV__BF16_LIBRARY beside it these are the
+ * library's. Built on first use, never freed, safe to share. */
+enum { QKV__BF16 = 1 << 3, QKV__BF16_LIBRARY = 1 << 4, QKV__BF16_LEAST = 1 << 15 };
 const qkv_kernels *qkv__kernels(unsigned isa);
+unsigned qkv__products_isa(qkv__products kind); /* the bits that it adds */
 
 /* What work of this context runs on: kernels that compute, or those of a meta context, which do
  * nothing but take the scratch memory that computing would. training: of steps that are recorded,
@@ -224,6 +225,8 @@ qkv__fill_fn qkv__kernels_bf16_avx512; /* gemm, over what serves f32 */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
 qkv_k_round_fn qkv__round_bf16_avx512;
 qkv__fill_fn qkv__kernels_dnnl; /* gemm */
+/* gemm, of operands that round has rounded to bf16; over qkv__kernels_dnnl. */
+void qkv__kernels_dnnl_bf16(qkv_kernels *k, qkv_k_round_fn *round);
 /* conv*; round not NULL: of images that it rounds to bf16. First without. */
 void qkv__kernels_dnnl_conv(qkv_kernels *k, qkv_k_round_fn *round);
 qkv__fill_fn qkv__kernels_meta; /* all of it */

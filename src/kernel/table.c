@@ -5,7 +5,10 @@
 #include "base/device.h"
 #include "kernel/kernel.h"
 
-enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON | QKV__BF16, TABLES = ISA_BITS + 1 };
+enum {
+    ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON | QKV__BF16 | QKV__BF16_LIBRARY,
+    TABLES = ISA_BITS + 1
+};
 
 /* By isa bits; written once, under `once`. */
 static qkv_kernels tables[TABLES], meta_tables[TABLES];
@@ -54,13 +57,13 @@ static void fill_meta(unsigned isa, unsigned usable)
  * that has it. */
 static void fill_all(void)
 {
-    unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 : 0);
+    unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 | QKV__BF16_LIBRARY : 0);
     for (unsigned isa = 0; isa < TABLES; isa++) {
         qkv_kernels *k = &tables[isa];
         table_fill(k, reference);
         unsigned usable = isa & machine;
         if (!(usable & QKV_ISA_AVX512))
-            usable &= ~(unsigned)QKV__BF16;
+            usable &= ~(unsigned)(QKV__BF16 | QKV__BF16_LIBRARY);
         if (!usable) {
             fill_meta(isa, usable);
             continue;
@@ -74,9 +77,14 @@ static void fill_all(void)
 #endif
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
         if (usable & QKV__BF16) {
-            qkv__kernels_bf16_avx512(k);
 #ifdef QKV_HAVE_DNNL
+            if (usable & QKV__BF16_LIBRARY)
+                qkv__kernels_dnnl_bf16(k, qkv__round_bf16_avx512);
+            else
+                qkv__kernels_bf16_avx512(k);
             qkv__kernels_dnnl_conv(k, qkv__round_bf16_avx512);
+#else
+            qkv__kernels_bf16_avx512(k);
 #endif
         }
 #endif
@@ -90,9 +98,19 @@ const qkv_kernels *qkv__kernels(unsigned isa)
     return &tables[isa & ISA_BITS];
 }
 
+unsigned qkv__products_isa(qkv__products kind)
+{
+    static const unsigned bits[QKV__PRODUCTS_COUNT] = {
+        [QKV__PRODUCTS_BF16] = QKV__BF16,
+        [QKV__PRODUCTS_LIBRARY] = QKV__BF16 | QKV__BF16_LIBRARY};
+    return bits[kind];
+}
+
 const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training)
 {
-    unsigned isa = qkv_context_isa(ctx) | (training && qkv_context_bf16(ctx) ? QKV__BF16 : 0);
+    unsigned isa = qkv_context_isa(ctx);
+    if (training)
+        isa |= qkv__products_isa(qkv__context_products(ctx));
     const qkv_kernels *k = qkv__kernels(isa);
     const qkv__device *device = qkv__context_device(ctx);
     if (device->kernels)

@@ -17,7 +17,7 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
-    (void)qkv_machine_bf16(ctx);
+    (void)qkv_machine_products(ctx);
     t->k = qkv__kernels_of(ctx, true);
     t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;

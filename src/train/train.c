@@ -242,6 +242,8 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
     if (!status)
         status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
                                       qkv_optimizer_decay_matrices(), 1);
+    if (!status)
+        status = qkv_context_set_products(l->ctx, l->o.dtype);
     if (!status && l->o.ema > 0)
         status = qkv_average_create(&l->average, l->params, &average);
     if (!status)

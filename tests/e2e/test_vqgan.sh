@@ -84,7 +84,7 @@ short="$short --set n_embed=64"
 {
     "$QKV" train vqgan $short $small --recipe taming --out t1 2>notes || fail "taming: $(cat notes)"
     "$QKV" train vqgan $short $small --batch 5 --lr 2.25e-5 --schedule constant --warmup 0 \
-        --clip 0 --no-flip --no-bf16 --legacy --no-revive --code-decay 0 --adversarial 0.8 \
+        --clip 0 --no-flip --dtype f32 --legacy --no-revive --code-decay 0 --adversarial 0.8 \
         --disc-start 10000 --disc-ramp 0 --beta1 0.5 --beta2 0.9 \
         --second-forward --lpips t1/train/perceptual --out t2 2>notes ||
         fail "as taming: $(cat notes)"
