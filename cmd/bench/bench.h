@@ -94,6 +94,7 @@ typedef struct {
     const char *model; /* a row of bench_networks, or a GPT's preset */
     size_t batch, length; /* 0: the network's own */
     double dropout;       /* below 0: the network's own */
+    qkv_optimizer_kind optimizer;
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
 

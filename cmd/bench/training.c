@@ -8,6 +8,7 @@
 #define FIELD(member) .offset = offsetof(bench_step, member)
 
 static const char *const training_dtypes[] = {"f32", "bf16", "auto", NULL}; /* QKV_PRODUCTS_* */
+static const char *const optimizers[] = {"sgd", "rmsprop", "adam", "adamw", "muon", NULL};
 
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
@@ -29,6 +30,8 @@ static const qkv_option rows[] = {
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
+    {.flag = "optimizer", .type = QKV_OPT_ENUM, FIELD(optimizer), .names = optimizers,
+     .initial = "adamw", .help = "rule that turns gradients into updates"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -57,7 +60,7 @@ qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_
 
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
-    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_optimizer_options o = qkv_optimizer_defaults(step->optimizer);
     qkv_status status = bench_training_make(b, ctx, step);
     if (!status)
         status = qkv_tape_create(&b->tape, ctx);

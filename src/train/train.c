@@ -184,6 +184,7 @@ static bool out_of_patience(const qkv__loop *l)
 static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
+    qkv__tell_optimizer(l);
     if (l->step == 0)
         status = qkv__evaluate_untrained(l);
     l->mark = qkv_now();

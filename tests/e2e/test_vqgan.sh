@@ -116,6 +116,7 @@ awk 'BEGIN { for (i = 0; i < 40000; i++) printf "%s7", i ? "," : ""; print "" }'
     refused 1 'lpips/config.json' train vqgan $run --lpips lpips --out new --quiet
     refused 1 '24 cannot be halved' train vqgan $run --recipe taming --set resolution=24 \
         --out new --quiet
+    refused 1 '--optimizer: muon' train vqgan $run --model nano --optimizer muon --out new --quiet
     refused 2 'unknown option --mixup' train vqgan $run --mixup 1 --out new
 }
 [ ! -e new ] || fail "something was written"

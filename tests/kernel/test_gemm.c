@@ -30,8 +30,8 @@ typedef struct {
 
 static const unsigned all_tables[] = {QKV_ISA_LIST(ISA_BITS)
                                       QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16,
-                                      QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16 |
-                                          QKV__BF16_LIBRARY};
+                                      QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX,
+                                      QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_LIBRARY};
 static unsigned tables[sizeof all_tables / sizeof *all_tables]; /* those that this machine has */
 static size_t table_count;
 static const int teams[] = {1, 2, 3};
@@ -46,7 +46,7 @@ static int setup(void **state)
     qkv_rng_init(&f->rng, 1, 2);
     table_count = 0;
     for (size_t t = 0; t < sizeof all_tables / sizeof *all_tables; t++) {
-        if (machine_has(all_tables[t] & ~(unsigned)(QKV__BF16 | QKV__BF16_LIBRARY))) {
+        if (machine_has(all_tables[t] & ~(unsigned)QKV__BF16_ANY)) {
             tables[table_count++] = all_tables[t];
         }
     }
@@ -103,7 +103,8 @@ static void check_entry(double got, const float *a, size_t step_a, const float *
 /* What a table that rounds to bf16 makes of x, in products that are large enough. */
 static void round_operands(float *x, size_t n, unsigned isa, const qkv_k_gemm_args *g)
 {
-    bool rounded = (isa & QKV__BF16) && qkv__cpu_bf16() && g->m * g->n * g->k >= QKV__BF16_LEAST;
+    bool rounded = (isa & QKV__BF16_ANY) && g->m * g->n * g->k >= QKV__BF16_LEAST &&
+                   (isa & QKV__BF16_AMX ? qkv__cpu_amx() : qkv__cpu_bf16());
     for (size_t i = 0; i < n && rounded; i++) {
         x[i] = qkv__from_bf16(qkv__to_bf16(x[i]));
     }
