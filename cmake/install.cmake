@@ -50,13 +50,17 @@ if(TARGET qkv-cli)
   install(TARGETS qkv-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   function(qkv_install_help file folder)
     install(CODE "
-      execute_process(COMMAND \"$<TARGET_FILE:qkv-cli>\" help ${ARGN}
+      execute_process(COMMAND ${QKV_RUN} \"$<TARGET_FILE:qkv-cli>\" help ${ARGN}
         OUTPUT_FILE \"${package_build}/${file}\" RESULT_VARIABLE failed)
       if(failed)
         message(FATAL_ERROR \"qkv help ${ARGN} failed: \${failed}\")
       endif()")
     install(FILES ${package_build}/${file} DESTINATION ${folder})
   endfunction()
+  if(CMAKE_CROSSCOMPILING AND NOT QKV_RUN)
+    message(STATUS "no emulator: the man page and the completions are not installed")
+    return()
+  endif()
   qkv_install_help(qkv.1 ${CMAKE_INSTALL_MANDIR}/man1 --man)
   qkv_install_help(qkv ${CMAKE_INSTALL_DATADIR}/bash-completion/completions --completion bash)
   qkv_install_help(_qkv ${CMAKE_INSTALL_DATADIR}/zsh/site-functions --completion zsh)

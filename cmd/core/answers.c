@@ -6,7 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
+#define ISA_NAME(name, bits) name,
+#define ISA_BITS(name, bits) bits,
+static const char *const isa_names[] = {QKV_ISA_LIST(ISA_NAME) "all", NULL};
+static const unsigned isa_bits[] = {QKV_ISA_LIST(ISA_BITS) QKV_ISA_ALL};
 
 static const qkv_option common_rows[] = {
     {.flag = "json", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, json),
@@ -42,11 +45,9 @@ static int usage_error(const cli *c)
 
 qkv_status cli_configure(const cli *c)
 {
-    static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
-                                     QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
-    options.isa = masks[c->common.isa];
+    options.isa = isa_bits[c->common.isa];
     return qkv_context_configure(c->ctx, &options);
 }
 

@@ -28,7 +28,7 @@ typedef struct {
     bool json, quiet;
     uint64_t seed;
     int threads; /* 0: one per core */
-    int isa;     /* an index: reference, avx2, avx512, all */
+    int isa;     /* an index: the names of QKV_ISA_LIST, then all */
 } cli_common;
 
 typedef struct cli_command cli_command;

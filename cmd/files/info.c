@@ -5,10 +5,16 @@
 #include "core/cli.h"
 #include "files/info_predict.h"
 
+#define ISA_ROW(name, bits) {bits, name},
 static const struct {
-    unsigned bit;
+    unsigned bits;
     const char *name;
-} sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}};
+} sets[] = {QKV_ISA_LIST(ISA_ROW)};
+
+static bool in_use(const cli *c, size_t set)
+{
+    return sets[set].bits != QKV_ISA_REFERENCE && !(sets[set].bits & ~qkv_context_isa(c->ctx));
+}
 
 static int info_answer_json(cli *c)
 {
@@ -18,7 +24,7 @@ static int info_answer_json(cli *c)
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_begin_array(&w, "isa");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (qkv_context_isa(c->ctx) & sets[i].bit)
+        if (in_use(c, i))
             qkv_json_put_string(&w, NULL, sets[i].name);
     qkv_json_end_array(&w);
     qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
@@ -58,7 +64,7 @@ static int answer_machine(cli *c)
     printf("CPU        %s\n", qkv_machine_cpu());
     printf("kernels    plain C");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (qkv_context_isa(c->ctx) & sets[i].bit)
+        if (in_use(c, i))
             printf(", %s", sets[i].name);
     printf("\nthreads    %d\nlibraries ", qkv_context_threads(c->ctx));
     for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)

@@ -125,8 +125,9 @@ static void forecast_draw(const page *p, const qkv_real *y, const qkv_real *fore
     static const char *const marks[] = {" ", "+", "·", "○", "●"};
     image d = {.low = INFINITY, .high = -INFINITY};
     for (size_t i = 0; i < COLUMNS; i++) {
-        d.low = fmin(d.low, (double)y[ROWS - COLUMNS + i]);
-        d.high = fmax(d.high, (double)y[ROWS - COLUMNS + i]);
+        double value = (double)y[ROWS - COLUMNS + i]; /* gcc 12.2 for Arm fails on fmin here */
+        d.low = value < d.low ? value : d.low;
+        d.high = value > d.high ? value : d.high;
     }
     for (size_t i = 0; i < COLUMNS; i++)
         forecast_put(&d, i, (double)y[ROWS - COLUMNS + i], TRUTH);

@@ -81,9 +81,17 @@ typedef struct qkv_context qkv_context;
 enum {
     QKV_ISA_AVX2 = 1 << 0,      /* AVX2 with FMA and F16C */
     QKV_ISA_AVX512 = 1 << 1,    /* AVX-512 F, BW, DQ, VL; requires AVX2 */
+    QKV_ISA_NEON = 1 << 2,      /* Advanced SIMD of 64-bit Arm */
     QKV_ISA_REFERENCE = 1 << 8, /* plain C; always available */
     QKV_ISA_ALL = 0x7fffffff
 };
+
+/* X(name, bits) for every set of kernels; bits holds the instruction sets that it requires, too. */
+#define QKV_ISA_LIST(X)                         \
+    X("reference", QKV_ISA_REFERENCE)           \
+    X("avx2", QKV_ISA_AVX2)                     \
+    X("avx512", QKV_ISA_AVX2 | QKV_ISA_AVX512)  \
+    X("neon", QKV_ISA_NEON)
 
 /* The data type of products in training. F32: operands and sums. BF16: products and convolutions
  * round their operands to bf16 and accumulate in f32 while a tape records; f32 where the processor

@@ -35,6 +35,8 @@ unsigned qkv__cpu_isa(void)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         isa |= QKV_ISA_AVX512;
+#elif defined(__aarch64__)
+    isa |= QKV_ISA_NEON; /* every one has it */
 #endif
     return isa;
 }
@@ -83,16 +85,28 @@ static void proc_value(char *out, size_t size, const char *file, const char *key
         fclose(f);
 }
 
+/* Which fields of /proc/cpuinfo say what kind of processor it is. */
+static const struct {
+    const char *field, *name;
+} cpu_kind[2] = {
+#if defined(__aarch64__)
+    {"CPU implementer", "implementer"}, {"CPU part", "part"},
+#else
+    {"cpu family", "family"}, {"model", "model"},
+#endif
+};
+
 const char *qkv_machine_cpu(void)
 {
     static char name[160];
     if (!name[0]) {
-        char model[96], family[16], number[16];
+        char model[96], value[2][16];
         proc_value(model, sizeof model, "/proc/cpuinfo", "model name");
-        proc_value(family, sizeof family, "/proc/cpuinfo", "cpu family");
-        proc_value(number, sizeof number, "/proc/cpuinfo", "model");
-        snprintf(name, sizeof name, "%s (family %s, model %s)", model[0] ? model : "unknown CPU",
-                 family[0] ? family : "?", number[0] ? number : "?");
+        for (int i = 0; i < 2; i++)
+            proc_value(value[i], sizeof value[i], "/proc/cpuinfo", cpu_kind[i].field);
+        snprintf(name, sizeof name, "%s (%s %s, %s %s)", model[0] ? model : "unknown CPU",
+                 cpu_kind[0].name, value[0][0] ? value[0] : "?", cpu_kind[1].name,
+                 value[1][0] ? value[1] : "?");
     }
     return name;
 }

@@ -207,7 +207,7 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
     png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &e, png_file_on_error,
                                                 on_warning, &m, on_malloc, png_file_on_free);
     png_infop info = png ? png_create_info_struct(png) : NULL;
-    bool done = false;
+    volatile bool done = false; /* else gcc for Arm sets it before the last write, which may jump */
     if (info && setjmp(png_jmpbuf(png)) == 0) {
         png_set_write_fn(png, &e, on_write, on_flush);
         png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,

@@ -9,9 +9,9 @@
  * Shape letters: B batch, T query length, S key length, H heads, D head width, C channels,
  * V classes, N rows (any leading dims, flattened), K inner size of a product, n elements.
  *
- * Plain C (ref_*.c) fills the whole table and is the reference for every other entry; the
- * AVX2, then the AVX-512 file overwrite what they have. A slot is REQUIRED of the reference
- * and optional for everybody else. */
+ * Plain C (ref_*.c) fills the whole table and is the reference for every other entry; files of
+ * the processor's instruction sets (AVX2, then AVX-512; NEON) overwrite what they have. A slot is
+ * REQUIRED of the reference and optional for everybody else. */
 #ifndef QKV_KERNEL_H
 #define QKV_KERNEL_H
 
@@ -223,14 +223,12 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
 qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
-qkv__fill_fn qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
-    qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
-    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
-    qkv__kernels_update_avx2;
-qkv__fill_fn qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512,
-    qkv__kernels_channels_avx512, qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512,
-    qkv__kernels_attention_avx512, qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512,
-    qkv__kernels_pool_avx512, qkv__kernels_update_avx512;
+#define QKV__SIMD_FILES(isa)                                                                    \
+    qkv__kernels_elementwise_##isa, qkv__kernels_rows_##isa, qkv__kernels_channels_##isa,       \
+        qkv__kernels_group_norm_##isa, qkv__kernels_softmax_##isa, qkv__kernels_attention_##isa, \
+        qkv__kernels_gemv_##isa, qkv__kernels_packed_##isa, qkv__kernels_pool_##isa,            \
+        qkv__kernels_update_##isa
+qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neon);
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);

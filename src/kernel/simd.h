@@ -12,12 +12,14 @@
 
 #define QKV_SIMD_PASTE2(a, b) a##_##b
 #define QKV_SIMD_PASTE(a, b) QKV_SIMD_PASTE2(a, b)
-#define QKV_SIMD(name) QKV_SIMD_PASTE(name, QKV_SIMD_NAME) /* name_avx2, name_avx512 */
+#define QKV_SIMD(name) QKV_SIMD_PASTE(name, QKV_SIMD_NAME) /* name_avx2, name_neon */
 
 #if defined(QKV_SIMD_avx512)
 #include "kernel/simd_avx512.h"
 #elif defined(QKV_SIMD_avx2)
 #include "kernel/simd_avx2.h"
+#elif defined(QKV_SIMD_neon)
+#include "kernel/simd_neon.h"
 #else
 #error "simd.h needs an instruction set"
 #endif

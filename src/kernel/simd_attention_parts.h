@@ -17,7 +17,7 @@ enum {
     TQ = 64,      /* queries a block */
     TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
     MR = 6,       /* rows of a register block */
-    NV = VF / 4,  /* its vectors: 6 x 4 of 32 registers, 6 x 2 of 16 */
+    NV = VF == 8 ? 2 : 4, /* its vectors: AVX2 has 16 registers, the others 32 */
     FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
 };
 

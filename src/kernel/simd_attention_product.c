@@ -48,10 +48,10 @@ static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, co
         micro(c, ldc, a, ar, ak, b, ldb, m, nv, k, alpha);                 \
         break;
 #define HEIGHTS(nv) SIZE(1, nv) SIZE(2, nv) SIZE(3, nv) SIZE(4, nv) SIZE(5, nv) SIZE(6, nv)
-#if defined(QKV_SIMD_avx512)
-#define SIZES HEIGHTS(1) HEIGHTS(2) HEIGHTS(3) HEIGHTS(4)
-#else
+#if defined(QKV_SIMD_avx2)
 #define SIZES HEIGHTS(1) HEIGHTS(2)
+#else
+#define SIZES HEIGHTS(1) HEIGHTS(2) HEIGHTS(3) HEIGHTS(4)
 #endif
 
 /* As many vectors of columns at a time as registers hold. ak, and perhaps ar, is a constant

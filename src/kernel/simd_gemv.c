@@ -8,9 +8,9 @@
  * Both operands are read along k and nothing is packed: few rows do not pay for that. */
 #include "kernel/simd.h"
 
-/* Rows of w, and rows of x at a time: their sums must fit the registers, of which AVX-512 has twice
- * as many. */
-enum { BLOCK = 4, TILE = VF == 16 ? 4 : 2 };
+/* Rows of w, and rows of x at a time: their sums must fit the registers, 16 of AVX2 and 32 of the
+ * others. */
+enum { BLOCK = 4, TILE = VF == 8 ? 2 : 4 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
 
 typedef struct {

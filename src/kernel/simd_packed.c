@@ -9,8 +9,8 @@
  * packed weights has to be generated anew for every number of rows. */
 #include "kernel/simd.h"
 
-/* Rows and groups of a tile, and vectors of a group: their sums must fit the registers, of which
- * AVX-512 has twice as many. */
+/* Rows and groups of a tile, and vectors of a group: their sums must fit the registers, 16 of AVX2
+ * and 32 of the others. */
 enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED / VF,
        NV = GROUPS * GROUP_V };
 /* One group of columns is one stream of lines, which the processor follows to the end of a page and

@@ -6,7 +6,7 @@
 #include "kernel/kernel.h"
 
 enum {
-    ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_ANY,
+    ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON | QKV__BF16_ANY,
     TABLES = ISA_BITS + 1
 };
 
@@ -19,18 +19,20 @@ static qkv__fill_fn *const reference[] = {
     qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
     qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
     qkv__kernels_ref_kv, NULL};
-#ifdef QKV_HAVE_SIMD
-static qkv__fill_fn *const avx2[] = {
-    qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
-    qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
-    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
-    qkv__kernels_update_avx2, NULL};
-static qkv__fill_fn *const avx512[] = {
-    qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512, qkv__kernels_channels_avx512,
-    qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512, qkv__kernels_attention_avx512,
-    qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512, qkv__kernels_pool_avx512,
-    qkv__kernels_update_avx512, NULL};
+
+/* Files of each instruction set, in the order in which they overwrite each other's kernels. */
+static const struct {
+    unsigned isa;
+    qkv__fill_fn *files[16]; /* NULL ends them */
+} sets[] = {
+#if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
+    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2)}},
+    {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}},
+#elif defined(QKV_HAVE_SIMD)
+    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}},
 #endif
+    {QKV_ISA_REFERENCE, {NULL}},
+};
 
 static void table_fill(qkv_kernels *k, qkv__fill_fn *const *files)
 {
@@ -67,17 +69,14 @@ static void fill_all(void)
             fill_meta(isa, usable);
             continue;
         }
-#ifdef QKV_HAVE_SIMD
-        if (usable & QKV_ISA_AVX2)
-            table_fill(k, avx2);
-        if (usable & QKV_ISA_AVX512)
-            table_fill(k, avx512);
-#endif
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+            if (usable & sets[i].isa)
+                table_fill(k, sets[i].files);
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
         qkv__kernels_dnnl_conv(k, NULL);
 #endif
-#ifdef QKV_HAVE_SIMD
+#if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
         if (usable & QKV__BF16)
             qkv__kernels_bf16_avx512(k);
         if (usable & QKV__BF16_AMX)

@@ -5,6 +5,7 @@
 # FILE.patch to FILE; the copy passes the checks of the tree, is built, and what was added works.
 # Needs QKV_SOURCE, QKV_BUILD and patch.
 set -eu
+[ -z "$QKV_RUN" ] || { echo "cross-compiled: what is added is built where it runs"; exit 77; }
 ! grep -q '^QKV_SANITIZE:[^=]*=.' "$QKV_BUILD/CMakeCache.txt" || exit 77
 command -v patch >/dev/null || { echo "patch is missing"; exit 77; }
 work=$(mktemp -d)

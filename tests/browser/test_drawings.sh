@@ -7,5 +7,5 @@ if grep -q '^QKV_IMAGES:BOOL=OFF' "$QKV_BUILD/CMakeCache.txt"; then
     echo "SKIPPED: this build writes no images"
     exit 77
 fi
-"$QKV_BUILD/tests/browser_drawings" "$work"
+$QKV_RUN "$QKV_BUILD/tests/browser_drawings" "$work"
 check_page check_drawings.py "$work"

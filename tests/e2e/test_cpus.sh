@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs on processors that this machine is not: one without AVX2 and one without AVX-512, both by
-# qemu. Skipped where there is none, and in a sanitized build. Needs QKV_BUILD, QKV.
+# qemu. Skipped where there is none, and in a sanitized build. Needs QKV_BUILD, QKV, QKV_RUN.
 set -eu
+[ -z "$QKV_RUN" ] || { echo "cross-compiled: no other processors are tried"; exit 77; }
 command -v qemu-x86_64 >/dev/null || exit 77
 ! grep -q '^QKV_SANITIZE:[^=]*=.' "$QKV_BUILD/CMakeCache.txt" || exit 77
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive

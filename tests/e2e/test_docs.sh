@@ -81,9 +81,10 @@ END
 
 # build_and_run NAME: $work/NAME.c, whose output goes to $work/NAME.out
 build_and_run() {
-    "$CC" -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wvla -Werror -O0 -Iinclude -Itests/support \
+    # shellcheck disable=SC2086 # a compiler and its flags
+    $CC -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wvla -Werror -O0 -Iinclude -Itests/support \
         -o "$work/$1" "$work/$1.c" -L"$QKV_BUILD" -Wl,-rpath,"$QKV_BUILD" -lqkv -lm &&
-        "$work/$1" >"$work/$1.out" 2>&1
+        $QKV_RUN "$work/$1" >"$work/$1.out" 2>&1
 }
 build_and_run snippets || { tail -5 "$work/snippets.out" || true; bad "snippets fail"; }
 diff -u "$work/expected" "$work/snippets.out" || bad "a snippet prints something else"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # qkv, installed into an empty prefix, serves programs: every example and README's program is
 # built from there and run, as C and as C++, through pkg-config (shared and static) and CMake.
-# Needs CC, CXX, QKV_BUILD, QKV_SOURCE. A sanitized build is not for installing: skipped.
+# Needs CC, CXX, QKV_BUILD, QKV_SOURCE, QKV_RUN. A sanitized build is not for installing: skipped.
 set -eu
 ! grep -q '^QKV_SANITIZE:[^=]*=.' "$QKV_BUILD/CMakeCache.txt" || exit 77
 work=$(mktemp -d)
@@ -15,13 +15,15 @@ library=$(dirname "$pc")
 [ -e "$library/libqkv.so" ] || fail "libqkv.so is missing"
 [ -e "$library/libqkv.a" ] || fail "libqkv.a is missing"
 if [ -x "$QKV_BUILD/qkv" ]; then
-    "$prefix/bin/qkv" --help >/dev/null || fail "the installed command does not run"
+    $QKV_RUN "$prefix/bin/qkv" --help >/dev/null || fail "the installed command does not run"
     for file in man/man1/qkv.1 bash-completion/completions/qkv zsh/site-functions/_qkv; do
         [ -s "$prefix/share/$file" ] || fail "share/$file is missing or empty"
     done
     ! command -v bash >/dev/null || bash -n "$prefix/share/bash-completion/completions/qkv" ||
         fail "the bash completion is not bash"
 fi
+
+[ -z "$QKV_RUN" ] || { echo "cross-compiled: NOT tried: building programs on it"; exit 77; }
 
 # A second prefix without the shared library: there -lqkv can only be the static one.
 cp -r "$prefix" "$work/static"

@@ -5,7 +5,8 @@
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/models.sh
 . "$QKV_SOURCE/tests/support/models.sh"
-"$CC" -std=c11 -D_DEFAULT_SOURCE -o terminal "$QKV_SOURCE/tests/support/terminal.c" || exit 1
+# shellcheck disable=SC2086 # a compiler and its flags
+$CC -std=c11 -D_DEFAULT_SOURCE -o terminal "$QKV_SOURCE/tests/support/terminal.c" || exit 1
 export OMP_WAIT_POLICY=passive TERM=xterm LC_ALL=C.UTF-8
 unset COLUMNS LINES NO_COLOR
 
@@ -19,7 +20,7 @@ on() {
     shift 3
     rm -rf out
     # shellcheck disable=SC2086 # several words
-    ./terminal "$columns" "$rows" "$word" "$QKV" $common --out out "$@" >screen 2>errors
+    $QKV_RUN ./terminal "$columns" "$rows" "$word" "$QKV" $common --out out "$@" >screen 2>errors
     code=$?
     [ $code = 77 ] && { echo "no terminal to be had: skipped"; exit 77; }
     [ $code = 0 ] || fail "$columns x $rows: exit $code: $(cat errors screen)"

@@ -27,7 +27,8 @@ image=$images/type2-8bit.png
 # both COMMAND... : the same on both devices.
 both() {
     (cd cpu && "$QKV" "$@" --threads 1 </dev/null >>answers 2>notes) || fail "$*: $(cat cpu/notes)"
-    (cd guarded && "$QKV_BUILD/tests/guarded_qkv" "$@" --threads 1 </dev/null >>answers 2>notes) ||
+    (cd guarded && $QKV_RUN "$QKV_BUILD/tests/guarded_qkv" "$@" --threads 1 </dev/null >>answers \
+        2>notes) ||
         fail "guarded: $*: $(cat guarded/notes)"
 }
 run="--steps 2 --batch 4 --quiet"

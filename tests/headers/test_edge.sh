@@ -2,7 +2,8 @@
 # The command is a client of the library: its files include <qkv.h>, headers of their own folder and
 # the system's, and compile with nothing else in sight; the program is linked against the shared
 # library, names none of its inner functions, finds it from where it lies, and holds no path of the
-# machine that built it. Needs CC, QKV, QKV_BUILD, QKV_SOURCE.
+# machine that built it. Needs CC, NM, READELF, STRIP, QKV_PROGRAM,
+# QKV_BUILD, QKV_SOURCE.
 set -u
 status=0
 complain() { echo "$*"; status=1; }
@@ -23,17 +24,18 @@ done
 $CC -std=c11 -fsyntax-only -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iinclude -Icmd \
     $(echo "$files" | grep '\.c$') || complain "the command needs more than public headers"
 
-for program in "$QKV" "$QKV_BUILD/libqkv.so"; do
-    strip -o "$tmp/stripped" "$program"
+for program in "$QKV_PROGRAM" "$QKV_BUILD/libqkv.so"; do
+    $STRIP -o "$tmp/stripped" "$program"
     ! grep -qaF "$QKV_SOURCE/" "$tmp/stripped" || complain "$program holds $QKV_SOURCE/"
 done
-readelf -d "$QKV_BUILD/libqkv.so" | grep -q 'SONAME.*\[libqkv\.so\.[0-9]*\.[0-9]*\]' ||
+$READELF -d "$QKV_BUILD/libqkv.so" | grep -q 'SONAME.*\[libqkv\.so\.[0-9]*\.[0-9]*\]' ||
     complain "libqkv.so has no soname MAJOR.MINOR"
-path=$(readelf -d "$QKV" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
+path=$($READELF -d "$QKV_PROGRAM" | sed -n 's/.*R.*PATH.*\[\(.*\)\]/\1/p')
 case ":$path" in *:/*) complain "qkv looks for libraries in $path" ;; esac
-inner=$(nm -u "$QKV" | grep 'qkv__')
+inner=$($NM -u "$QKV_PROGRAM" | grep 'qkv__')
 [ -z "$inner" ] || complain "qkv names $inner"
-readelf -d "$QKV" | grep -q 'NEEDED.*\[libqkv\.so\.' || complain "qkv does not load libqkv.so"
+$READELF -d "$QKV_PROGRAM" | grep -q 'NEEDED.*\[libqkv\.so\.' ||
+    complain "qkv does not load libqkv.so"
 # shellcheck disable=SC2016 # the loader expands it
 case $path in *'$ORIGIN'*) ;; *) complain "qkv does not look beside itself: $path" ;; esac
 exit $status

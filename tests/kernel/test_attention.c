@@ -9,6 +9,7 @@
 
 #include "attention_problem.h"
 #include "each.h"
+#include "isas.h"
 
 static qkv_context *context;
 
@@ -25,12 +26,6 @@ static int teardown(void **state)
     qkv_context_destroy(context);
     return 0;
 }
-
-static const unsigned isa_list[] = { QKV_ISA_REFERENCE, QKV_ISA_AVX2,
-                                     QKV_ISA_AVX2 | QKV_ISA_AVX512 };
-enum { ISAS = sizeof isa_list / sizeof *isa_list };
-
-static bool machine_has(unsigned isa) { return (isa & ~qkv__cpu_isa()) == 0; }
 
 /* Of one (rows, heads, width) result: max |error| over max |answer|, infinite after a NaN, a
  * stray write or an error where the answer is infinite. before: what was there, or NULL. */

@@ -81,9 +81,7 @@ static void run_all(unsigned isa)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_all),
+        ISA_TESTS
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "isas.h"
 #include "qkv/infer.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/"
@@ -122,7 +123,7 @@ static void check(const fixture *f, const problem *p)
     qkv_beam_search_destroy(s);
 }
 
-static void all_cases(unsigned isa)
+static void run_all(unsigned isa)
 {
     static problem p;
     fixture f = {0};
@@ -146,16 +147,8 @@ static void all_cases(unsigned isa)
     qkv_context_destroy(f.ctx);
 }
 
-static void test_as_transformers(void **state)
-{
-    (void)state;
-    all_cases(QKV_ISA_REFERENCE);
-    all_cases(QKV_ISA_AVX2);
-    all_cases(QKV_ISA_ALL);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_transformers)};
+    const struct CMUnitTest tests[] = {ISA_TESTS};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

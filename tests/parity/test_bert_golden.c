@@ -190,8 +190,7 @@ static void test_matching(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),   cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_all),         cmocka_unit_test(test_packed),
+        ISA_TESTS cmocka_unit_test(test_packed),
         cmocka_unit_test(test_saved_again), cmocka_unit_test(test_labels),
         cmocka_unit_test(test_old_names),   cmocka_unit_test(test_matching),
     };

@@ -66,8 +66,7 @@ static void test_first_saved_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_first_saved_again), cmocka_unit_test(test_larger),
+        ISA_TESTS cmocka_unit_test(test_first_saved_again), cmocka_unit_test(test_larger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,8 +97,7 @@ static void test_saved_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),   cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_all),         cmocka_unit_test(test_packed),
+        ISA_TESTS cmocka_unit_test(test_packed),
         cmocka_unit_test(test_decoding), cmocka_unit_test(test_saved_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

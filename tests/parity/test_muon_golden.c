@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "isas.h"
 #include "qkv/opt.h"
 #include "qkv/safetensors.h"
 #include "tensor/param.h"
@@ -143,38 +144,23 @@ static fixture *open_fixture(unsigned isa)
     return &f;
 }
 
-static int setup_reference(void **state)
+static void close_fixture(fixture *f)
 {
-    *state = open_fixture(QKV_ISA_REFERENCE);
-    return 0;
-}
-
-static int setup_avx2(void **state)
-{
-    *state = open_fixture(QKV_ISA_AVX2);
-    return 0;
-}
-
-static int setup_all(void **state)
-{
-    *state = open_fixture(QKV_ISA_ALL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
     qkv_safetensors_close(f->golden);
     qkv_context_destroy(f->ctx);
-    return 0;
+}
+
+static void run_all(unsigned isa)
+{
+    void *state = open_fixture(isa);
+    test_variants(&state);
+    close_fixture(state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_variants, setup_reference, teardown),
-        cmocka_unit_test_setup_teardown(test_variants, setup_avx2, teardown),
-        cmocka_unit_test_setup_teardown(test_variants, setup_all, teardown),
+        ISA_TESTS
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

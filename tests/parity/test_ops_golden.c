@@ -486,10 +486,7 @@ static void test_sinusoids(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_all),
-        cmocka_unit_test(test_sinusoids),
+        ISA_TESTS cmocka_unit_test(test_sinusoids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

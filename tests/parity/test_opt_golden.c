@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "isas.h"
 #include "qkv/opt.h"
 #include "qkv/safetensors.h"
 #include "tensor/param.h"
@@ -252,18 +253,6 @@ static int setup_reference(void **state)
     return 0;
 }
 
-static int setup_avx2(void **state)
-{
-    *state = open_fixture(QKV_ISA_AVX2);
-    return 0;
-}
-
-static int setup_all(void **state)
-{
-    *state = open_fixture(QKV_ISA_ALL);
-    return 0;
-}
-
 static int teardown(void **state)
 {
     fixture *f = *state;
@@ -272,14 +261,18 @@ static int teardown(void **state)
     return 0;
 }
 
+static void run_all(unsigned isa)
+{
+    void *state = open_fixture(isa);
+    test_variants(&state);
+    test_run(&state);
+    (void)teardown(&state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_variants, setup_reference, teardown),
-        cmocka_unit_test_setup_teardown(test_variants, setup_avx2, teardown),
-        cmocka_unit_test_setup_teardown(test_variants, setup_all, teardown),
-        cmocka_unit_test_setup_teardown(test_run, setup_reference, teardown),
-        cmocka_unit_test_setup_teardown(test_run, setup_all, teardown),
+        ISA_TESTS
         cmocka_unit_test_setup_teardown(test_schedules, setup_reference, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

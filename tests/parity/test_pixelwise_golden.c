@@ -41,8 +41,7 @@ static void train_step(const char *name, unsigned isa)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_saved_again),
+        ISA_TESTS cmocka_unit_test(test_saved_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

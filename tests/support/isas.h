@@ -1,28 +1,31 @@
-/* isas.h - the same checks with the plain C kernels, with AVX2 and with all that the machine has.
- * Who includes it defines run_all. */
+/* isas.h - every set of kernels, for tests to try one after the other. Include after cmocka.h. */
 #ifndef QKV_TESTS_ISAS_H
 #define QKV_TESTS_ISAS_H
 
-#include "qkv/base.h"
+#include "base/base.h"
 
-static void run_all(unsigned isa);
+#define ISA_BITS(name, bits) bits,
+static const unsigned isa_list[] = {QKV_ISA_LIST(ISA_BITS)};
+enum { ISAS = sizeof isa_list / sizeof *isa_list };
 
-static inline void test_reference(void **state)
+static inline bool machine_has(unsigned isa) { return !(isa & ~qkv__cpu_isa()); }
+
+/* Among the tests of a file that defines run_all(isa), ISA_TESTS calls it with every set; those
+ * that this machine lacks are skipped. */
+typedef struct {
+    void (*run)(unsigned isa);
+    unsigned isa;
+} isa_check;
+
+static inline void try_isa(void **state)
 {
-    (void)state;
-    run_all(QKV_ISA_REFERENCE);
+    const isa_check *check = *state;
+    if (!machine_has(check->isa))
+        skip();
+    check->run(check->isa);
 }
 
-static inline void test_avx2(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_AVX2);
-}
-
-static inline void test_all(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_ALL);
-}
+#define ISA_TEST(name, bits) {name, try_isa, NULL, NULL, &(isa_check){run_all, bits}},
+#define ISA_TESTS QKV_ISA_LIST(ISA_TEST)
 
 #endif

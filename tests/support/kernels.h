@@ -55,12 +55,11 @@ static inline int kernel_teardown(void **state)
  * each time. */
 static inline void for_each_table(void (*fn)(const kernel_case *c))
 {
+#define KERNEL_TABLE(name, bits) {name, bits},
     static const struct {
         const char *name;
         unsigned isa;
-    } tables[] = {{"reference", QKV_ISA_REFERENCE},
-                  {"avx2", QKV_ISA_AVX2},
-                  {"avx512", QKV_ISA_AVX2 | QKV_ISA_AVX512}};
+    } tables[] = {QKV_ISA_LIST(KERNEL_TABLE)};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if ((tables[i].isa & qkv__cpu_isa()) != tables[i].isa)
             continue;

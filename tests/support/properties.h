@@ -1,9 +1,9 @@
-/* properties.h - a property on random numbers, with the plain C kernels, with AVX2 and with all
- * that the machine has. */
+/* properties.h - a property on random numbers, with every set of kernels that the machine has. */
 #ifndef QKV_TESTS_PROPERTIES_H
 #define QKV_TESTS_PROPERTIES_H
 
 #include "base/base.h"
+#include "isas.h"
 #include "qkv/tensor.h"
 
 typedef struct {
@@ -14,10 +14,11 @@ typedef struct {
 
 static inline void with_each_isa(void (*property)(fixture *f))
 {
-    static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+    for (size_t i = 0; i < ISAS; i++) {
         fixture f;
-        const qkv_context_options o = {.isa = isas[i], .threads = 2};
+        if (!machine_has(isa_list[i]))
+            continue;
+        const qkv_context_options o = {.isa = isa_list[i], .threads = 2};
         assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
         assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
         qkv_rng_init(&f.rng, 11, 0);

@@ -11,10 +11,10 @@
 
 static bool equal_rows(const qkv_real *a, const qkv_real *b)
 {
-    double off = 0;
     for (size_t i = 0; i < WIDTH; i++)
-        off = fmax(off, fabs((double)a[i] - (double)b[i]));
-    return off < 1e-4;
+        if (!(fabs((double)a[i] - (double)b[i]) < 1e-4))
+            return false;
+    return true;
 }
 
 /* At first no code has been met: all become vectors that are to be coded, so that these are coded
