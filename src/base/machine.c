@@ -47,6 +47,18 @@ bool qkv__cpu_bf16(void)
 #endif
 }
 
+bool qkv__cpu_vnni(void)
+{
+#if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
+    enum { FEATURES = 7, VNNI = 1 << 11 };
+    unsigned a, b, c, d;
+    return (qkv__cpu_isa() & QKV_ISA_AVX512) && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) &&
+           (c & VNNI);
+#else
+    return false;
+#endif
+}
+
 /* The value after "key : " in a file of /proc, the first one; "" without any. */
 static void proc_value(char *out, size_t size, const char *file, const char *key)
 {

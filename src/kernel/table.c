@@ -14,14 +14,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static qkv__fill_fn *const reference[] = {
     qkv__kernels_ref_elementwise, qkv__kernels_ref_pointwise, qkv__kernels_ref_rows,
     qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
-    qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
-    NULL};
+    qkv__kernels_ref_gemm, qkv__kernels_ref_small, qkv__kernels_ref_conv, qkv__kernels_ref_pool,
+    qkv__kernels_ref_update, NULL};
 #ifdef QKV_HAVE_SIMD
 static qkv__fill_fn *const avx2[] = {
     qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
     qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
-    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
-    qkv__kernels_update_avx2, NULL};
+    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_small_avx2,
+    qkv__kernels_pool_avx2, qkv__kernels_update_avx2, NULL};
 static qkv__fill_fn *const avx512[] = {
     qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512, qkv__kernels_channels_avx512,
     qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512, qkv__kernels_attention_avx512,
@@ -68,6 +68,8 @@ static void fill_all(void)
             table_fill(k, avx2);
         if (usable & QKV_ISA_AVX512)
             table_fill(k, avx512);
+        if ((usable & QKV_ISA_AVX512) && qkv__cpu_vnni())
+            qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */
 #endif
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
