@@ -70,6 +70,9 @@ qkv_status bench_peak(const cli *c, double *peak);
 
 extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 
+extern const char *const bench_weights[]; /* "f32", "bf16", "int8", "int4", NULL */
+qkv_weights bench_weights_of(int row);    /* of a row of these */
+
 /* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
  * parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,

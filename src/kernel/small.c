@@ -114,6 +114,19 @@ static float largest_of(const qkv_real *x, size_t n)
     return most + odd;
 }
 
+float qkv__small_inverse8(const qkv_real *x, size_t n, float *scale)
+{
+    float most = largest_of(x, n), inverse = 127 / most;
+    bool fine = isfinite(most) && isfinite(inverse);
+    *scale = fine ? most / 127 : isfinite(most) ? 0 : NAN;
+    return fine ? inverse : 0;
+}
+
+int qkv__small_int8(float x, float inverse)
+{
+    return inverse > 0 ? (int)small_nearest(x * inverse) : 0;
+}
+
 /* What a scale gives: with integers q = x / scale, at least -8 and at most 7, the best scale s for
  * them is <x, q> / <q, q>, here to the nearest bf16 number. Its squared error is less than |x|^2 by
  * 2 s <x, q> - s^2 <q, q>. */
@@ -187,11 +200,10 @@ static void round_bf16(const qkv_k_small *w, size_t row, const qkv_real *x)
 
 static void round_int8(const qkv_k_small *w, size_t row, const qkv_real *x)
 {
-    float most = largest_of(x, w->k), inverse = 127 / most;
-    bool fine = isfinite(most) && isfinite(inverse);
+    float scale, inverse = qkv__small_inverse8(x, w->k, &scale);
     for (size_t i = 0; i < w->k; i++)
-        put_integer(w, row, i, fine ? (int)small_nearest((float)x[i] * inverse) : 0);
-    put_scale(w, row, 0, fine ? most / 127 : isfinite(most) ? 0 : NAN);
+        put_integer(w, row, i, qkv__small_int8((float)x[i], inverse));
+    put_scale(w, row, 0, scale);
 }
 
 static void round_int4(const qkv_k_small *w, size_t row, const qkv_real *x)

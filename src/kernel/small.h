@@ -64,6 +64,11 @@ float qkv__small_scale(const qkv_k_small *w, size_t row, size_t at);
  * NaN: x has numbers that are not finite. */
 float qkv__small_int4(int8_t *q, const qkv_real *x, size_t n);
 
+/* Of 8 bits: an integer is x times the inverse of the scale, which is 0 where all of x is (or
+ * nearly), and where x is not finite; then *scale is NaN. */
+float qkv__small_inverse8(const qkv_real *x, size_t n, float *scale);
+int qkv__small_int8(float x, float inverse);
+
 /* Row j becomes what stands for x (k). */
 void qkv__small_round(const qkv_k_small *w, size_t row, const qkv_real *x);
 /* .. the integers q (k) and scales (row_scales), in -128 .. 127 or -8 .. 7. */

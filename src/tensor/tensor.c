@@ -155,9 +155,12 @@ qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
     qkv_tensor *x = find_leaf(t, p, !p->frozen);
     if (x)
         return x;
-    x = qkv__new_over(t, QKV_REAL, p->data, p->ndim, p->shape);
+    bool small = p->weights != QKV_WEIGHTS_F32;
+    x = qkv__new_over(t, QKV_REAL, small ? p->small.words : (void *)p->data, p->ndim, p->shape);
     if (!x)
         return NULL;
+    if (small)
+        x->dtype = (qkv_dtype)QKV__SMALL;
     x->param = p;
     if (!t->record)
         return x; /* not remembered: it may lie in a scope that ends before the step does */
