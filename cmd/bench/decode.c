@@ -1,4 +1,5 @@
-/* decode.c - `qkv bench decode`: generating one text, against reading the weights. */
+/* decode.c - `qkv bench decode`: generating one text, or several at once, against reading the
+ * weights. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -10,7 +11,10 @@ typedef struct {
     const char *model;
     size_t prompt, tokens, batch;
     int weights; /* a row of bench_weights */
+    qkv_kv_store kv;
 } settings;
+
+static const char *const kv_names[] = {"f32", "bf16", "int8", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
@@ -20,10 +24,12 @@ static const qkv_option rows[] = {
      .initial = "16", .help = "tokens that are there already"},
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
      .initial = "64", .help = "tokens timed, after the prompt and two more"},
-    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 1024, FIELD(batch), .initial = "1",
-     .value = "N", .help = "texts at once, of equal length"},
     {.flag = "weights", .type = QKV_OPT_ENUM, .names = bench_weights, FIELD(weights),
      .initial = "f32", .help = "how matrices are kept in memory"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch), .initial = "1",
+     .help = "texts at once, beside one alone"},
+    {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
+     .help = "how the batch stores keys and values: f32, bf16 or int8"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
@@ -36,6 +42,8 @@ typedef struct {
     size_t made;
     double last;      /* when the last token came */
     double bandwidth; /* bytes/s */
+    double *steps;    /* (tokens) of the batch, from one step to the next */
+    size_t cache;     /* bytes */
 } job;
 
 static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities,
@@ -77,43 +85,46 @@ static qkv_status generate(job *j)
     return status;
 }
 
-/* One more token of each text, or the prompts. */
-static qkv_status decode_step(job *j, qkv_tape *t, qkv_lm_cache *cache, const int32_t *ids,
-                              size_t length)
+/* The batch, with other prompts; its steps are timed once all have read theirs. */
+static qkv_status decode_fill_batch(job *j, qkv_batch *b, const qkv_generate_options *o)
 {
-    const size_t shape[] = {j->s.batch, length};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
-    qkv_tape_pack(t, true);
-    qkv_tensor *x = qkv_lm_hidden(j->model, t, qkv_tensor_ids(t, ids, 2, shape), 0, NULL, cache);
-    (void)qkv_lm_logits(j->model, t, qkv_slice(t, x, 1, length - 1, length));
-    return qkv_tape_status(t);
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < j->s.batch && !status; i++) {
+        bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model),
+                         j->c->common.seed + 1 + i);
+        status = qkv_batch_add(b, j->prompt, j->s.prompt, o, NULL);
+    }
+    const qkv_batch_event *events;
+    do
+        status = status ? status : qkv_batch_step(b);
+    while (!status && qkv_batch_events(b, &events) < j->s.batch);
+    return status;
 }
 
-/* Several texts, whose tokens are drawn beforehand: which they are does not matter here. */
-static qkv_status generate_batch(job *j)
+static qkv_status decode_time_batch(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    size_t steps = WARM_UPS + j->s.tokens, ids = j->s.batch * (j->s.prompt + steps);
-    qkv_tape *t = NULL;
-    qkv_lm_cache *cache = NULL;
-    j->prompt = qkv_calloc(ctx, ids, sizeof *j->prompt);
-    j->seconds = qkv_calloc(ctx, j->s.tokens, sizeof *j->seconds);
-    qkv_status status = j->prompt && j->seconds ? qkv_tape_create(&t, ctx) : QKV_E_MEMORY;
+    qkv_batch *b = NULL;
+    qkv_batch_options o = qkv_batch_defaults();
+    o.sequences = j->s.batch;
+    o.kv = j->s.kv;
+    size_t steps = (j->s.batch * j->s.prompt + o.chunk - 1) / o.chunk; /* until all have read */
+    const qkv_generate_options g = {.tokens = steps + WARM_UPS + j->s.tokens};
+    o.positions = j->s.prompt + g.tokens;
+    j->steps = qkv_calloc(ctx, j->s.tokens, sizeof *j->steps);
+    qkv_status status = j->steps ? qkv_batch_create(&b, j->model, &o) : QKV_E_MEMORY;
     if (!status)
-        status = qkv_lm_cache_create(&cache, j->model, j->s.batch, j->s.prompt + steps);
-    if (!status) {
-        bench_random_ids(j->prompt, ids, qkv_lm_vocab(j->model), j->c->common.seed);
-        status = decode_step(j, t, cache, j->prompt, j->s.prompt);
+        status = decode_fill_batch(j, b, &g);
+    for (size_t i = 0; i < WARM_UPS - 1 && !status; i++)
+        status = qkv_batch_step(b);
+    for (size_t i = 0; i < j->s.tokens && !status; i++) {
+        double start = qkv_now();
+        status = qkv_batch_step(b);
+        j->steps[i] = qkv_now() - start;
     }
-    for (size_t i = 0; i < steps && !status; i++) {
-        double begun = qkv_now();
-        status = decode_step(j, t, cache, j->prompt + j->s.batch * (j->s.prompt + i), 1);
-        if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv_now() - begun;
-    }
-    qkv_lm_cache_destroy(cache);
-    qkv_tape_destroy(t);
+    if (!status)
+        j->cache = qkv_batch_statistics(b).cache_bytes;
+    qkv_batch_destroy(b);
     return status;
 }
 
@@ -122,13 +133,15 @@ static qkv_status decode_measure(job *j)
     qkv_status status = read_bandwidth(j);
     if (!status)
         status = bench_model(j->c->ctx, &j->model, 0, j->s.model,
-                             j->s.prompt + WARM_UPS + j->s.tokens, 0);
+                             j->s.prompt * (1 + j->s.batch) + WARM_UPS + j->s.tokens, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)
         status = qkv_params_store(qkv_model_params(j->model), bench_weights_of(j->s.weights));
     if (!status)
-        status = j->s.batch > 1 ? generate_batch(j) : generate(j);
+        status = generate(j);
+    if (!status && j->s.batch > 1)
+        status = decode_time_batch(j);
     return status ? status : read_bandwidth(j);
 }
 
@@ -143,20 +156,27 @@ static double weight_bytes(const job *j)
 
 static void decode_report(job *j, bench_report *r)
 {
-    double texts = (double)j->s.batch, bytes = weight_bytes(j);
-    double rate = 1 / bench_median(j->seconds, j->s.tokens);
+    double rate = 1 / bench_median(j->seconds, j->s.tokens), bytes = weight_bytes(j);
     const bench_figure figures[] = {
-        {"tokens_per_s", "tokens", "/s", BENCH_REAL, rate * texts, 0},
-        {"weight_bytes", texts > 1 ? "weights read per step" : "weights read per token", "MB",
-         BENCH_COUNT, bytes, 1e6},
+        {"tokens_per_s", "tokens", "/s", BENCH_REAL, rate, 0},
+        {"weight_bytes", "weights read per token", "MB", BENCH_COUNT, bytes, 1e6},
         {"bandwidth", "limit: reading memory", "GB/s", BENCH_REAL, j->bandwidth, 1e9},
         {"of_bandwidth", "of the limit", "", BENCH_PERCENT, rate * bytes / j->bandwidth, 0},
     };
-    *r = (bench_report){.reached = rate * texts, .limit = j->bandwidth / bytes * texts,
-                        .unit = "tokens/s"};
+    *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    (void)snprintf(r->title, sizeof r->title, "generating with %s, %zu %s, %s", j->s.model,
-                   j->s.batch, j->s.batch > 1 ? "texts" : "text", bench_weights[j->s.weights]);
+    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s", j->s.model,
+                   bench_weights[j->s.weights]);
+    if (j->s.batch < 2)
+        return;
+    double all = (double)j->s.batch / bench_median(j->steps, j->s.tokens);
+    const bench_figure together[] = {
+        {"batch", "texts at once", "", BENCH_COUNT, (double)j->s.batch, 1},
+        {"batch_tokens_per_s", "tokens of all", "/s", BENCH_REAL, all, 0},
+        {"of_one", "beside one text", "times", BENCH_REAL, all / rate, 0},
+        {"cache_bytes", "their keys and values", "MB", BENCH_COUNT, (double)j->cache, 1e6},
+    };
+    bench_add_all(r, together, sizeof together / sizeof *together);
 }
 
 static qkv_status decode_work(cli *c, const void *asked, bench_report *out)
@@ -166,6 +186,7 @@ static qkv_status decode_work(cli *c, const void *asked, bench_report *out)
     if (!status)
         decode_report(&j, out);
     qkv_free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.steps);
     qkv_free(c->ctx, j.prompt);
     qkv_model_destroy(j.model);
     return status;
@@ -180,7 +201,8 @@ static void decode_adapt(void *asked, const bench_request *request)
 const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), decode_adapt,
                                     decode_work};
 
-static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
+static const char *const examples[] = {"qkv bench decode --model gpt2 --json",
+                                       "qkv bench decode --model gpt2 --batch 8", NULL};
 
 CLI_COMMAND(cli_bench_decode, 730) = {
     .manual = {.name = "bench decode", .summary = "time generating, token by token",
@@ -188,6 +210,5 @@ CLI_COMMAND(cli_bench_decode, 730) = {
                .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
                        "50257 tokens and random parameters. The limit is the time it takes to "
                        "read the weights: the best of ten readings of 256 MB, five before and "
-                       "five after. With --batch N texts that grow at once, all of their "
-                       "tokens."},
+                       "five after. --batch N then generates N texts at once."},
     .own = {&table}, .measure = &bench_decode, .run = bench_run};
