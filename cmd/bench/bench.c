@@ -6,6 +6,9 @@
 
 const char *const bench_layouts[] = {"gpt2", "llama", NULL};
 
+const char *const bench_weights[] = {"f32", "bf16", "int8", "int4", NULL};
+qkv_weights bench_weights_of(int row) { return (qkv_weights)(QKV_WEIGHTS_F32 + row); }
+
 enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };
 
 static void bench_show(const bench_figure *f)

@@ -48,9 +48,9 @@ typedef struct bench_measure {
 
 /* Their commands. */
 extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
-    cli_bench_translate, cli_bench_tokenize, cli_bench_look;
+    cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
 extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_attention,
-    bench_decode, bench_image, bench_translate, bench_tokenize, bench_look;
+    bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize, bench_look;
 
 /* Runs a command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv);
@@ -70,6 +70,9 @@ double bench_median(double *seconds, size_t n); /* sorts them */
 qkv_status bench_peak(const cli *c, double *peak);
 
 extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
+
+extern const char *const bench_weights[]; /* "f32", "bf16", "int8", "int4", NULL */
+qkv_weights bench_weights_of(int row);    /* of a row of these */
 
 /* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
  * parameters are zero. */

@@ -10,6 +10,7 @@ enum { WARM_UPS = 2 };
 typedef struct {
     const char *model;
     size_t prompt, tokens, batch;
+    int weights; /* a row of bench_weights */
     qkv_kv_store kv;
 } settings;
 
@@ -23,6 +24,8 @@ static const qkv_option rows[] = {
      .initial = "16", .help = "tokens that are there already"},
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
      .initial = "64", .help = "tokens timed, after the prompt and two more"},
+    {.flag = "weights", .type = QKV_OPT_ENUM, .names = bench_weights, FIELD(weights),
+     .initial = "f32", .help = "how matrices are kept in memory"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch), .initial = "1",
      .help = "texts at once, beside one alone"},
     {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
@@ -134,6 +137,8 @@ static qkv_status decode_measure(job *j)
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)
+        status = qkv_params_store(qkv_model_params(j->model), bench_weights_of(j->s.weights));
+    if (!status)
         status = generate(j);
     if (!status && j->s.batch > 1)
         status = decode_time_batch(j);
@@ -145,8 +150,8 @@ static qkv_status decode_measure(job *j)
 static double weight_bytes(const job *j)
 {
     const qkv_gpt_config *config = qkv_model_config(j->model);
-    size_t numbers = qkv_params_elements(qkv_model_params(j->model));
-    return (double)((numbers - config->positions * config->width) * sizeof(qkv_real));
+    size_t bytes = qkv_params_bytes(qkv_model_params(j->model));
+    return (double)(bytes - config->positions * config->width * sizeof(qkv_real));
 }
 
 static void decode_report(job *j, bench_report *r)
@@ -160,7 +165,8 @@ static void decode_report(job *j, bench_report *r)
     };
     *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
+    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s", j->s.model,
+                   bench_weights[j->s.weights]);
     if (j->s.batch < 2)
         return;
     double all = (double)j->s.batch / bench_median(j->steps, j->s.tokens);

@@ -7,6 +7,7 @@
 
 typedef struct {
     size_t sentences, length, tokens, beams, repeats;
+    int weights; /* a row of bench_weights */
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -19,6 +20,8 @@ static const qkv_option rows[] = {
      .initial = "25", .help = "tokens of its translation"},
     {.flag = "beam", .type = QKV_OPT_SIZE, .min = 1, .max = QKV_BEAMS, FIELD(beams), .value = "N",
      .initial = "4", .help = "hypotheses kept of each sentence"},
+    {.flag = "weights", .type = QKV_OPT_ENUM, .names = bench_weights, FIELD(weights),
+     .initial = "f32", .help = "how matrices are kept in memory"},
     {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
      .initial = "3", .help = "searches timed, after one that is not"},
 };
@@ -49,6 +52,8 @@ static qkv_status translate_prepare(job *j)
     qkv_status status = bench_transformer(ctx, &j->model, longest, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
+    if (!status)
+        status = qkv_params_store(qkv_model_params(j->model), bench_weights_of(s->weights));
     if (status)
         return status;
     const qkv_marian_config *config = qkv_model_config(j->model);
@@ -121,8 +126,8 @@ static void bench_translate_report(job *j, bench_report *r)
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
                         .limit = tokens / (flops / j->peak)};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    (void)snprintf(r->title, sizeof r->title, "translating %zu x %zu, beam %zu, f32",
-                   s->sentences, s->tokens, s->beams);
+    (void)snprintf(r->title, sizeof r->title, "translating %zu x %zu, beam %zu, %s",
+                   s->sentences, s->tokens, s->beams, bench_weights[s->weights]);
 }
 
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)

@@ -54,6 +54,7 @@ typedef struct {
     qkv_strings args;     /* what was no flag */
     qkv_options *options;
     const cli_command *command;
+    qkv_pipeline_options opening; /* of commands that open a directory */
     qkv_status bind_status;
     double began; /* qkv_now() when the command started */
     cli_progress line; /* of what the library is at */
@@ -70,6 +71,7 @@ struct cli_command {
     cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
     const qkv_option_table *own[CLI_TABLES]; /* NULL: no more */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
+    bool opens; /* a model directory: has qkv_pipeline_table, whose values are in cli.opening */
     const struct bench_measure *measure; /* of bench_run; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };

@@ -57,6 +57,8 @@ static void help_complete(full_manual *full, const cli_command *command)
         full->tables[n++] = command->own[i];
     if (command->library[CLI_BEHIND])
         full->tables[n++] = command->library[CLI_BEHIND]();
+    if (command->opens)
+        full->tables[n++] = qkv_pipeline_table();
     full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;

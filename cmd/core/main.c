@@ -67,6 +67,8 @@ static int main_run(const cli_command *command, int argc, char **argv)
         return cli_fail("out of memory");
     qkv_context_on_event(c.ctx, cli_listen, &c);
     cli_bind(&c, &cli_common_table, &c.common);
+    if (command->opens)
+        cli_bind(&c, qkv_pipeline_table(), &c.opening);
     int code = command->run(&c, argc, argv);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);

@@ -30,7 +30,7 @@ static int eval_run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_evaluate_table(), &o);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_evaluate(p, &o, &m);
     int code = status ? cli_error(c) : eval_answer(c, &m, o.lpips);
@@ -108,4 +108,4 @@ CLI_COMMAND(cli_eval, 600) = {
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training images' codes were counted (bits_bigram)."},
     .library = {qkv_pipeline_evaluate_table},
-    .run = eval_run};
+    .opens = true, .run = eval_run};

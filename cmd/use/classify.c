@@ -161,7 +161,7 @@ static int classify_run(cli *c, int argc, char **argv)
     job j = {.c = c};
     cli_catch_signals();
     int code = CLI_DONE;
-    if (qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]))
+    if (qkv_pipeline_open_with(&j.p, c->ctx, c->args.items[0], &c->opening))
         code = cli_error(c);
     else if (qkv_model_can(qkv_pipeline_model(j.p), QKV_CAN_CLASSIFY_SERIES))
         code = classify_series(&j, &s);
@@ -195,4 +195,4 @@ CLI_COMMAND(cli_classify, 430) = {
                        "With a model of series: of each line of each CSV file, values step after "
                        "step without a label; answers are those of texts.",
                .presets = presets},
-    .own = {&table}, .run = classify_run};
+    .own = {&table}, .opens = true, .run = classify_run};

@@ -75,7 +75,7 @@ static int colorize_run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
         return CLI_USAGE;
     const qkv_image_source in = {.path = c->args.items[1]};
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_colorize(p, &in, &o, &found);
     if (!status)
@@ -109,4 +109,5 @@ CLI_COMMAND(cli_colorize, 440) = {
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
                        "\"weight\"}, ...]}, places as pixels of the image."},
-    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .own = {&table}, .run = colorize_run};
+    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .own = {&table},
+    .opens = true, .run = colorize_run};

@@ -151,7 +151,7 @@ static int embed_run(cli *c, int argc, char **argv)
     if (s.file && c->args.count > 1)
         return cli_usage(c, "texts or --file: one of them expected, found both");
     cli_listen_notes(c);
-    int code = qkv_pipeline_open(&p, c->ctx, c->args.items[0]) ? cli_error(c)
+    int code = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening) ? cli_error(c)
                                                                 : embed_answer(c, p, &s);
     qkv_pipeline_close(p);
     return code;
@@ -182,4 +182,4 @@ CLI_COMMAND(cli_embed, 425) = {
                        "{\"text\", \"nearest\": [{\"line\", \"text\", \"cosine\"}, ..]}; of an "
                        "image \"text\" is its name.",
                .presets = presets},
-    .own = {&table}, .run = embed_run};
+    .own = {&table}, .opens = true, .run = embed_run};

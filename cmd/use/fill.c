@@ -101,7 +101,7 @@ static int fill_run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 2, 2))
         return CLI_USAGE;
     cli_listen_notes(c);
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     bool series = !status && qkv_model_can(qkv_pipeline_model(p), QKV_CAN_FILL_SERIES);
     if (series && qkv_options_given(c->options, "top-k"))
         j.code = cli_usage(c, "--top-k is for words; %s fills in numbers", c->args.items[0]);
@@ -131,4 +131,4 @@ CLI_COMMAND(cli_fill, 420) = {
                        "-; in a file of one column also empty lines) are filled in. --json: "
                        "{\"columns\", \"rows\", \"filled\": [[row, column], ..]}, from 0."},
     .library = {qkv_pipeline_fill_table}, .own = {&table},
-    .run = fill_run};
+    .opens = true, .run = fill_run};

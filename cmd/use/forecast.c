@@ -56,7 +56,7 @@ static int use_forecast_run(cli *c, int argc, char **argv)
     cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_forecast_file(p, s.file, &o, &history, &y);
     int code = status ? cli_error(c) : CLI_DONE;
@@ -85,4 +85,4 @@ CLI_COMMAND(cli_forecast, 460) = {
                        "model's context. A horizon beyond the trained one is rolled out: "
                        "forecasts become history."},
     .library = {qkv_pipeline_forecast_table},
-    .own = {&table}, .run = use_forecast_run};
+    .own = {&table}, .opens = true, .run = use_forecast_run};

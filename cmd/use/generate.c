@@ -124,7 +124,7 @@ static int use_generate_run(cli *c, int argc, char **argv)
     cli_catch_signals();
     cli_listen_notes(c);
     qkv_pipeline *p = NULL;
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_generate(p, &j.o, on_piece, &j);
     qkv_pipeline_close(p);
@@ -153,4 +153,4 @@ CLI_COMMAND(cli_generate, 400) = {
                        "\"id\", \"prob\", \"drawn\"}, ..], ..], a list for each token.",
                .examples = examples, .presets = presets},
     .library = {qkv_pipeline_generate_table},
-    .run = use_generate_run};
+    .opens = true, .run = use_generate_run};

@@ -93,7 +93,7 @@ static int imagine_run(cli *c, int argc, char **argv)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
                           "the image of which a share stays");
     if (!status)
-        status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+        status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_sample_images(p, &o, &drawn);
     if (!status)
@@ -126,4 +126,5 @@ CLI_COMMAND(cli_imagine, 500) = {
                        "drawn. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "
                        "\"prob\", \"drawn\"}, ..], ..]}."},
-    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table}, .run = imagine_run};
+    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table},
+    .opens = true, .run = imagine_run};

@@ -116,7 +116,7 @@ static int reconstruct_run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     qkv_status status = read_options(&j);
     if (!status)
-        status = qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]);
+        status = qkv_pipeline_open_with(&j.p, c->ctx, c->args.items[0], &c->opening);
     for (size_t i = 0; i < c->args.count - 1 && !status; i++)
         status = reconstruct_show(&j, i);
     if (!status)
@@ -140,4 +140,5 @@ CLI_COMMAND(cli_reconstruct, 470) = {
                        "saw and what it makes of it side by side, a row for every share, one "
                        "image below the other. A model that learnt normed patches "
                        "(norm_pix_loss) is told the mean and standard deviation of the true ones."},
-    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .own = {&table}, .run = reconstruct_run};
+    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .own = {&table},
+    .opens = true, .run = reconstruct_run};

@@ -49,7 +49,7 @@ static int segment_run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
         return CLI_USAGE;
     const qkv_image_source in = {.path = c->args.items[1]};
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_segment(p, &in, &o, &found);
     if (!status)
@@ -70,4 +70,5 @@ CLI_COMMAND(cli_segment, 450) = {
                .text = "Writes an image of the same size with a colour for each class, and "
                        "prints how many pixels each class has, and its colour. --json: {\"file\", "
                        "\"out\", \"pixels\": {class: count}}."},
-    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .own = {&table}, .run = segment_run};
+    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .own = {&table},
+    .opens = true, .run = segment_run};

@@ -119,7 +119,7 @@ static int translate_run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
     cli_catch_signals();
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = use_translate(&j, p, &given);
     qkv_pipeline_close(p);
@@ -147,4 +147,4 @@ CLI_COMMAND(cli_translate, 410) = {
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
                        "score\", lines counted from 0."},
     .library = {qkv_pipeline_translate_table},
-    .own = {&table}, .run = translate_run};
+    .own = {&table}, .opens = true, .run = translate_run};

@@ -27,6 +27,8 @@ typedef enum {
 typedef struct {
     qkv_convert_dtype dtype;
     qkv_convert_target to;
+    qkv_weights weights;           /* of a directory, INT8 or INT4: matrices in so many bits
+                                      (qkv_hub_save)                                       AUTO */
     size_t shard;                  /* maximum size of a file, megabytes; 0: one file            0 */
     qkv_hub_import_options import; /* for an input file; part and left_out are ignored            */
 } qkv_convert_options;
@@ -46,6 +48,22 @@ qkv_status qkv_convert(qkv_context *ctx, const char *from, const char *to,
  * qkv_convert calls it first. */
 qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
                              const qkv_convert_options *options);
+
+/* ---- fewer bits ------------------------------------------------------------------------------ */
+
+typedef struct {
+    int to; /* 0: 8 bits and a scale for each row; 1: 4 bits and one for each 32 numbers      0 */
+    size_t shard;                  /* as above                                               0 */
+} qkv_quantize_options;
+
+qkv_quantize_options qkv_quantize_defaults(void);
+const qkv_option_table *qkv_quantize_table(void); /* of qkv_quantize_options */
+
+/* qkv_convert of a model directory with `weights` set: what is written is read by this library and,
+ * where a model's layers are torch.nn.Linear, by transformers with compressed-tensors. It is for
+ * inference; it can be converted back, but what was rounded stays so. */
+qkv_status qkv_quantize(qkv_context *ctx, const char *from, const char *to,
+                        const qkv_quantize_options *options);
 
 QKV_END_DECLS
 #endif

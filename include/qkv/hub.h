@@ -24,6 +24,11 @@ qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
 qkv_status qkv_hub_load_config_with(qkv_model **out, qkv_context *ctx, const char *dir,
                                     qkv_strings changes);
 
+/* How config.json says that matrices are kept: F32, INT8 or INT4. Loading takes all to f32. Of
+ * others' directories those are read that compressed-tensors has packed ("pack-quantized") in
+ * symmetric integers of 8 or 4 bits. QKV_E_FORMAT, with the field's name, for other ways. */
+qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir);
+
 /* Fills an existing model from the weights in dir. On failure the model may be partly filled. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir);
 
@@ -36,6 +41,9 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir);
 typedef struct {
     qkv_store store;    /* F32, F16 or BF16; QKV_STORE_NONE: F32                       F32 */
     size_t shard_bytes; /* maximum size of a file; 0: one file                           0 */
+    qkv_weights weights; /* qkv_hub_save: INT8 or INT4 keeps the matrices of linear layers in so
+                            many bits, as compressed-tensors packs them, and tables of tokens in
+                            BF16; else all as `store`                                  AUTO */
     qkv_model *vqgan, *condition; /* qkv_hub_export of a prior: its codec, and the VQGAN of its
                                      conditions, to be included                         NULL */
 } qkv_hub_save_options;

@@ -24,8 +24,19 @@ QKV_BEGIN_DECLS
  * generation settings, and for a prior the VQGANs that it needs. */
 typedef struct qkv_pipeline qkv_pipeline;
 
+/* How a directory is opened. */
+typedef struct {
+    qkv_weights weights; /* how matrices are kept in memory (qkv_params_store); AUTO: as they are in
+                            the directory, f32 unless it is quantised                     AUTO */
+} qkv_pipeline_options;
+const qkv_option_table *qkv_pipeline_table(void);
+qkv_pipeline_options qkv_pipeline_defaults(void);
+
 /* ctx must outlive the pipeline. On failure *out is NULL and the message names the file. */
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir);
+/* options may be NULL. */
+qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const char *dir,
+                                  const qkv_pipeline_options *options);
 void qkv_pipeline_close(qkv_pipeline *p); /* NULL is allowed */
 
 /* The pipeline owns these objects, which are valid until it is closed. */

@@ -71,7 +71,8 @@ int qkv_param_ndim(const qkv_param *p);
 size_t qkv_param_dim(const qkv_param *p, int axis); /* as qkv_dim */
 /* The values, contiguous and row-major, for the host to read and write. Call qkv_param_touch after
  * writing. On the CPU no copy. On another device a copy (NULL if out of memory), which is stale
- * after the device changes the values: call again. */
+ * after the device changes the values: call again. NULL, recorded in the context, if the values
+ * are stored in fewer bits (qkv_params_store). */
 qkv_real *qkv_param_data(qkv_param *p);
 void qkv_param_touch(qkv_param *p); /* tells products and packed copies that values changed */
 
@@ -86,6 +87,23 @@ void qkv_params_zero_grad(qkv_params *ps); /* drops all gradients: they become N
 void qkv_param_freeze(qkv_param *p, bool frozen);
 bool qkv_param_frozen(const qkv_param *p);
 void qkv_params_freeze(qkv_params *ps, bool frozen); /* all parameters */
+
+/* How numbers are kept in memory. INT8: 8 bits and a scale for each row; INT4: 4 bits and a scale
+ * for each 32 neighbours of a row. AUTO: as they are in a model's directory. */
+typedef enum {
+    QKV_WEIGHTS_AUTO, QKV_WEIGHTS_F32, QKV_WEIGHTS_BF16, QKV_WEIGHTS_INT8, QKV_WEIGHTS_INT4
+} qkv_weights;
+const char *qkv_weights_name(qkv_weights weights); /* "auto", "f32", "bf16", .. */
+
+/* For inference: keeps the matrices of linear layers and the tables of tokens in fewer bits, each
+ * number rounded to nearest, of INT4 with scales that make the squared error least; tables have 8
+ * bits at least. Everything else stays f32: biases, norms, positions, convolutions. Memory of the
+ * old values, of gradients and of packed copies is freed; reset tapes that used them.
+ * Parameters so kept are frozen, serve qkv_linear, qkv_embedding and qkv_classifier_loss on tapes
+ * that do not record, and qkv_param_data is NULL. What was rounded before, to the same type,
+ * keeps its values. AUTO and F32 do nothing. On failure nothing has changed. */
+qkv_status qkv_params_store(qkv_params *ps, qkv_weights weights);
+qkv_weights qkv_param_weights(const qkv_param *p); /* F32 unless it was stored otherwise */
 
 /* Declares p the weight of a hidden layer, which QKV_OPTIMIZER_MUON updates by matrices: n of them,
  * one below the other, the i-th of rows[i] rows of p's first axis (packed queries, keys and

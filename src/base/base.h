@@ -121,6 +121,7 @@ static inline uint64_t qkv__mix(uint64_t x)
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
+bool qkv__cpu_vnni(void);               /* AVX512_VNNI beside AVX-512, and kernels for it? */
 bool qkv__cpu_amx(void); /* AMX's tiles of bf16 too, and the system lets this process use them? */
 
 #endif

@@ -53,6 +53,18 @@ bool qkv__cpu_bf16(void)
 #endif
 }
 
+bool qkv__cpu_vnni(void)
+{
+#if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
+    enum { FEATURES = 7, VNNI = 1 << 11 };
+    unsigned a, b, c, d;
+    return (qkv__cpu_isa() & QKV_ISA_AVX512) && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) &&
+           (c & VNNI);
+#else
+    return false;
+#endif
+}
+
 bool qkv__cpu_amx(void)
 {
 #if defined(__x86_64__) && defined(__linux__) && defined(QKV_HAVE_SIMD)

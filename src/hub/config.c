@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "hub/parts.h"
+#include "hub/quantized.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/json_options.h"
@@ -20,6 +21,10 @@ static qkv_status config_refuse(const qkv__json *j)
         return status;
     if (cross)
         return qkv__json_fail(j, "add_cross_attention", "true is not supported");
+    qkv_weights weights;
+    status = qkv__hub_read_quantization(j, &weights);
+    if (status)
+        return status;
     static const char *const ropes[] = {"rope_scaling", "rope_parameters", NULL};
     for (size_t i = 0; ropes[i]; i++) {
         qkv__json rope;
@@ -258,7 +263,20 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
     return qkv_json_writer_save(&c.w, qkv_path_in(dir, "generation_config.json").text);
 }
 
-qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
+qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir)
+{
+    const qkv_path path = qkv_path_in(dir, "config.json");
+    qkv__json j;
+    *out = QKV_WEIGHTS_F32;
+    qkv_status status = qkv__json_load(&j, ctx, path.text);
+    if (!status)
+        status = qkv__hub_read_quantization(&j, out);
+    qkv__json_free(&j);
+    return status;
+}
+
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
+                                 qkv_weights weights)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     config_writer c = {.m = m};
@@ -279,8 +297,13 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(w, m);
     qkv__hub_write_labels(w, m);
+    qkv_status status = qkv__hub_write_quantization(w, m, weights);
     qkv_json_end_object(w);
-    qkv_status status = qkv_json_writer_save(w, qkv_path_in(dir, "config.json").text);
+    if (status) {
+        qkv_json_writer_free(w);
+        return status;
+    }
+    status = qkv_json_writer_save(w, qkv_path_in(dir, "config.json").text);
     bool generates = qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE);
     return status || !generates ? status : write_generation(m, dir);
 }

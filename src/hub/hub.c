@@ -1,5 +1,5 @@
 /* hub.c - model directories, opened and saved whole. */
-#include "hub/parts.h"
+#include "hub/quantized.h"
 
 #include "io/file.h"
 
@@ -71,9 +71,11 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
     if (o.store != QKV_STORE_F32 && o.store != QKV_STORE_F16 && o.store != QKV_STORE_BF16)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
                         qkv_store_name(o.store));
-    qkv_status status = qkv_dir_create(ctx, dir);
+    qkv_status status = qkv__hub_check_weights(m, o.weights);
     if (!status)
-        status = qkv__hub_write_config(m, dir, o.store);
+        status = qkv_dir_create(ctx, dir);
+    if (!status)
+        status = qkv__hub_write_config(m, dir, o.store, o.weights);
     if (!status)
         status = qkv__hub_write_preprocessor(m, dir);
     if (!status)

@@ -10,7 +10,8 @@
  * if those in dir have as many numbers, since a file can claim any size. */
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
                                 qkv_strings changes, bool weights);
-qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
+                                 qkv_weights weights);
 
 /* generation.c: the members of generation_config.json, for a model that it is about. */
 void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);

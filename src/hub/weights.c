@@ -2,14 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/parts.h"
+#include "hub/quantized.h"
 #include "io/file.h"
 #include "io/safetensors_header.h"
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/vqgan.h"
+#include "tensor/make.h"
 
-enum { MASK_AXES = 4, STAGES = 3 };
+enum { MASK_AXES = 4, STAGES = 3, MOST_IN_WORD = 8 };
 enum { PIECE = 1 << 20 }; /* numbers of a file that are read at a time */
 enum { BAND = 32, LINE = 16 }; /* rows that are turned together; numbers in a cache line */
 
@@ -198,15 +199,28 @@ static bool may_lack(const loader *l, const char *name)
            (l->under && strncmp(name + strlen(l->under), head, sizeof head - 1) == 0);
 }
 
+/* The tensors of a row in fewer bits; false: the file does not have it so. */
+static bool find_packed(loader *l, const char *name, qkv__fewer_tensors *out)
+{
+    char full[QKV__FEWER_NAME];
+    for (int i = 0; i < QKV__FEWER_PARTS; i++)
+        out->part[i] = qkv__fewer_name(full, name, i) ? weights_find(l, full) : NULL;
+    return out->part[QKV__FEWER_WORDS];
+}
+
 static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
 {
     loader *l = user;
+    qkv__fewer_tensors packed;
     const qkv_safetensor *t = weights_find(l, row->name);
+    bool fewer = !t && row->ndim == 2 && find_packed(l, row->name, &packed);
     if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
-    if (!t && may_lack(l, row->name))
+    if (!t && !fewer && may_lack(l, row->name))
         return QKV_OK;
-    qkv_status status = qkv__hub_read_row(row, l->ctx, l->file, t ? t->name : row->name);
+    qkv_status status = fewer ? qkv__fewer_read(row, l->ctx, l->file, &packed)
+                              : qkv__hub_read_row(row, l->ctx, l->file,
+                                                  t ? t->name : row->name);
     l->matched += !status;
     return status;
 }
@@ -216,8 +230,10 @@ qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir
     qkv_safetensors *file = NULL;
     qkv_status status = qkv_safetensors_open(&file, ctx, dir);
     *out = 0;
-    for (size_t i = 0; !status && i < qkv_safetensors_count(file); i++)
-        *out += qkv_safetensors_at(file, i)->count;
+    for (size_t i = 0; !status && i < qkv_safetensors_count(file); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(file, i);
+        *out += t->count * (t->store == QKV_STORE_I32 ? MOST_IN_WORD : 1);
+    }
     qkv_safetensors_close(file);
     return status;
 }
@@ -283,7 +299,10 @@ typedef struct {
     qkv_safetensors_entry *entries;
     kept_row *rows;
     size_t count, room;
+    qkv__fewer *packed; /* (packed_count) matrices in fewer bits */
+    size_t packed_count;
     qkv_store store;
+    qkv_weights weights; /* of these */
 } saver;
 
 /* A buffer that says who attends to whom: other libraries keep it, for us it means nothing. */
@@ -300,7 +319,9 @@ static bool is_written(const saver *s, const qkv_state_entry *row)
 static qkv_status count_row(void *user, const qkv_state_entry *row)
 {
     saver *s = user;
-    s->room += is_written(s, row);
+    bool fewer = qkv__fewer_takes(row, s->weights);
+    s->room += fewer ? QKV__FEWER_PARTS : is_written(s, row);
+    s->packed_count += fewer;
     return QKV_OK;
 }
 
@@ -334,9 +355,25 @@ static qkv_status fill_mask(void *user, size_t begin, size_t count, qkv_real *ou
     return QKV_OK;
 }
 
+static qkv_status add_packed(saver *s, const qkv_state_entry *row)
+{
+    char name[QKV__FEWER_NAME];
+    qkv_safetensors_entry *e = &s->entries[s->count];
+    qkv_status status = qkv__fewer_make(&s->packed[s->packed_count++], e, row, s->weights);
+    for (int i = 0; i < QKV__FEWER_PARTS && !status; i++) {
+        (void)qkv__fewer_name(name, row->name, i);
+        e[i].name = qkv_strdup(s->ctx, name);
+        status = e[i].name ? QKV_OK : QKV_E_MEMORY;
+        s->count++;
+    }
+    return status;
+}
+
 static qkv_status weights_add_row(void *user, const qkv_state_entry *row)
 {
     saver *s = user;
+    if (qkv__fewer_takes(row, s->weights))
+        return add_packed(s, row);
     if (!is_written(s, row))
         return QKV_OK;
     kept_row *k = &s->rows[s->count];
@@ -345,6 +382,8 @@ static qkv_status weights_add_row(void *user, const qkv_state_entry *row)
     qkv_safetensors_entry *e = &s->entries[s->count++];
     *e = (qkv_safetensors_entry){.ndim = row->ndim, .shape = k->row.shape, .store = s->store};
     e->name = qkv_strdup(s->ctx, row->name);
+    if (s->weights > QKV_WEIGHTS_BF16 && row->param && qkv__param_is_table(row->param))
+        e->store = QKV_STORE_BF16; /* where 8 bits are enough */
     const qkv_real *values = row->param ? qkv_param_data(row->param) : NULL;
     if (!e->name || (row->param && !values))
         return QKV_E_MEMORY;
@@ -398,10 +437,13 @@ static qkv_status weights_write_file(saver *s, const char *path, const qkv_hub_s
 {
     s->ctx = qkv_model_context(s->models[0]);
     s->store = o->store;
+    s->weights = s->named ? QKV_WEIGHTS_F32 : o->weights;
     qkv_status status = weights_visit_all(s, count_row);
+    s->packed = qkv_calloc(s->ctx, s->packed_count + 1, sizeof *s->packed);
+    s->packed_count = 0;
     s->entries = qkv_calloc(s->ctx, s->room + 1, sizeof *s->entries);
     s->rows = qkv_calloc(s->ctx, s->room + 1, sizeof *s->rows);
-    if (!s->entries || !s->rows)
+    if (!s->entries || !s->rows || !s->packed)
         status = QKV_E_MEMORY;
     if (!status)
         status = weights_visit_all(s, weights_add_row);
@@ -412,6 +454,9 @@ static qkv_status weights_write_file(saver *s, const char *path, const qkv_hub_s
                      : qkv_safetensors_save(s->ctx, path, s->entries, s->count, &options);
     for (size_t i = 0; s->entries && i < s->count; i++)
         qkv_free(s->ctx, (char *)(uintptr_t)s->entries[i].name);
+    for (size_t i = 0; s->packed && i < s->packed_count; i++)
+        qkv__fewer_free(&s->packed[i], s->ctx);
+    qkv_free(s->ctx, s->packed);
     qkv_free(s->ctx, s->rows);
     qkv_free(s->ctx, s->entries);
     return status;

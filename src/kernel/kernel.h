@@ -42,6 +42,21 @@ typedef struct {
 
 enum { QKV_K_PACKED = 16 }; /* rows of weights that lie together once packed */
 
+/* ---- weights in fewer bits (small.h has their layout) --------------------------------------- */
+
+typedef enum { QKV_K_BF16, QKV_K_INT8, QKV_K_INT4 } qkv_k_small_type;
+
+/* A matrix w (n, k): w[j,p] is a number in bf16, or an integer times a scale: one scale for a row
+ * in 8 bits, one for QKV_K_INT4_BLOCK neighbours of a row in 4. */
+typedef struct {
+    qkv_k_small_type type;
+    size_t n, k;
+    void *words, *scales; /* scales: of the integers alone */
+} qkv_k_small;
+
+/* Numbers of a row of x that share a scale where it meets integers of 8 and of 4 bits. */
+enum { QKV_K_INT8_BLOCK = 64, QKV_K_INT4_BLOCK = 32 };
+
 /* ---- convolution: images (B, H, W, C), channels last -------------------------------------- */
 
 /* Windows KH x KW, `stride` apart, over the image with `top` rows and `left` columns of zeros
@@ -223,12 +238,15 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
 qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
+qkv__fill_fn qkv__kernels_ref_small;     /* small, embed_small */
 #define QKV__SIMD_FILES(isa)                                                                    \
     qkv__kernels_elementwise_##isa, qkv__kernels_rows_##isa, qkv__kernels_channels_##isa,       \
         qkv__kernels_group_norm_##isa, qkv__kernels_softmax_##isa, qkv__kernels_attention_##isa, \
         qkv__kernels_gemv_##isa, qkv__kernels_packed_##isa, qkv__kernels_pool_##isa,            \
         qkv__kernels_update_##isa
 qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neon);
+qkv__fill_fn qkv__kernels_small_avx2;
+qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);

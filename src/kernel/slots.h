@@ -25,6 +25,13 @@ KERNEL(pack, (const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n, 
 /* As gemv, for more rows, w packed. */
 KERNEL(packed, GEMV_PARAMETERS, GEMV_ARGUMENTS)
 
+/* y (m, n; row stride ldy) = x (m, k; row stride ldx) w^T + bias, for any m. In bf16 x is taken as
+ * it is; where w is integers, x is rounded to 8 bits first, in blocks along k (QKV_K_INT8_BLOCK,
+ * QKV_K_INT4_BLOCK): q = x / s to nearest, ties to even, s the largest |x| of the block over 127.
+ * Products within a block are summed exactly. A number that is not finite gives NaN. */
+KERNEL(small, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
+       const qkv_k_small *w, const qkv_real *bias, size_t m), (e, y, ldy, x, ldx, w, bias, m))
+
 /* y (B, OH, OW, N) = x * w + bias: y[b, i, j, n] = bias[n] + sum of w[n, k, l, c]
  * x[b, i stride + k - top, j stride + l - left, c]. w (N, KH, KW, C); bias (N) or NULL. */
 KERNEL(conv, (const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
@@ -182,6 +189,11 @@ KERNEL(loss_bwd, (const qkv_exec *e, qkv_real *d, const qkv_real *x, const qkv_r
 KERNEL(embed, (const qkv_exec *e, qkv_real *y, const int32_t *ids, const qkv_real *table,
        double scale, const int32_t *positions, const qkv_real *ptable, size_t N, size_t C),
        (e, y, ids, table, scale, positions, ptable, N, C))
+
+/* The same of a table (rows, C) in fewer bits. */
+KERNEL(embed_small, (const qkv_exec *e, qkv_real *y, const int32_t *ids, const qkv_k_small *table,
+       double scale, const int32_t *positions, const qkv_real *ptable, size_t N),
+       (e, y, ids, table, scale, positions, ptable, N))
 
 /* dtable[ids[r],:] += scale dy[r,:], rows in increasing order for every channel. */
 KERNEL(embed_bwd, (const qkv_exec *e, qkv_real *dtable, const int32_t *ids, const qkv_real *dy,

@@ -17,8 +17,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static qkv__fill_fn *const reference[] = {
     qkv__kernels_ref_elementwise, qkv__kernels_ref_pointwise, qkv__kernels_ref_rows,
     qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
-    qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
-    qkv__kernels_ref_kv, NULL};
+    qkv__kernels_ref_gemm, qkv__kernels_ref_small, qkv__kernels_ref_conv, qkv__kernels_ref_pool,
+    qkv__kernels_ref_update, qkv__kernels_ref_kv, NULL};
 
 /* Files of each instruction set, in the order in which they overwrite each other's kernels. */
 static const struct {
@@ -26,7 +26,7 @@ static const struct {
     qkv__fill_fn *files[16]; /* NULL ends them */
 } sets[] = {
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
-    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2)}},
+    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}},
     {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}},
 #elif defined(QKV_HAVE_SIMD)
     {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}},
@@ -77,6 +77,8 @@ static void fill_all(void)
         qkv__kernels_dnnl_conv(k, NULL);
 #endif
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
+        if ((usable & QKV_ISA_AVX512) && qkv__cpu_vnni())
+            qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */
         if (usable & QKV__BF16)
             qkv__kernels_bf16_avx512(k);
         if (usable & QKV__BF16_AMX)

@@ -74,8 +74,9 @@ static void make_head(bert *m)
         m->head_norm_weight = qkv__vector(ps, "head.norm.weight", c->width);
         m->head_norm_bias = qkv__vector(ps, "head.norm.bias", c->width);
     }
-    m->head.weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
-                                : m->word_table;
+    m->head.weight = classifier
+                         ? qkv__param_linear(qkv__matrix(ps, "head.weight", c->classes, c->width))
+                         : m->word_table;
     m->head.bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
 }
 
@@ -90,7 +91,7 @@ static qkv_status bert_make(qkv_model *base)
     const qkv_bert_config *c = m->c;
     qkv_block_config config = bert_block_config(c);
     qkv_params *ps = base->params;
-    m->word_table = qkv__matrix(ps, "words", c->vocab, c->width);
+    m->word_table = qkv__param_table(qkv__matrix(ps, "words", c->vocab, c->width));
     m->position_table = qkv__matrix(ps, "positions", c->positions, c->width);
     m->segment_table = qkv__matrix(ps, "segments", c->segments, c->width);
     m->norm_weight = qkv__vector(ps, "norm.weight", c->width);

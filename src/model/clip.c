@@ -58,11 +58,12 @@ static void clip_make_text(clip *m, qkv_params *ps)
 {
     const qkv_clip_text_config *c = &m->c->text;
     const qkv_block_config block = clip_text_block(c);
-    m->words = qkv__matrix(ps, "text.words", c->vocab, c->width);
+    m->words = qkv__param_table(qkv__matrix(ps, "text.words", c->vocab, c->width));
     m->places = qkv__matrix(ps, "text.positions", c->positions, c->width);
     (void)qkv__stack_make(&m->text, ps, &block, c->layers,
                           &(qkv__stack_options){.block = "text", .norm = "text.norm"});
-    m->text_projection = qkv__matrix(ps, "text.projection", m->c->projection, c->width);
+    m->text_projection =
+        qkv__param_linear(qkv__matrix(ps, "text.projection", m->c->projection, c->width));
 }
 
 static void clip_make_vision(clip *m, qkv_params *ps)
@@ -78,7 +79,8 @@ static void clip_make_vision(clip *m, qkv_params *ps)
     (void)qkv__stack_make(&m->vision, ps, &block, c->layers,
                           &(qkv__stack_options){.block = "vision", .norm = "vision.norm",
                                                 .first = (uint32_t)m->c->text.layers});
-    m->image_projection = qkv__matrix(ps, "vision.projection", m->c->projection, c->width);
+    m->image_projection =
+        qkv__param_linear(qkv__matrix(ps, "vision.projection", m->c->projection, c->width));
 }
 
 static qkv_status clip_make(qkv_model *base)

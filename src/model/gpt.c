@@ -140,7 +140,7 @@ static qkv_status gpt_make(qkv_model *base)
     const qkv_gpt_config *c = m->c;
     qkv_params *ps = base->params;
     qkv_block_config config = gpt_block_config(m);
-    m->token_table = qkv__matrix(ps, "tokens", c->vocab, c->width);
+    m->token_table = qkv__param_table(qkv__matrix(ps, "tokens", c->vocab, c->width));
     if (!m->token_table || (!is_llama(base) && gpt_make_positions(m)))
         return qkv_context_status(base->ctx);
     status = qkv__stack_make(&m->stack, ps, &config, c->layers,
@@ -149,7 +149,8 @@ static qkv_status gpt_make(qkv_model *base)
                                                    .scale_by_layer = c->scale_by_layer});
     if (status)
         return status;
-    m->head = c->tie ? m->token_table : qkv__matrix(ps, "head", c->vocab, c->width);
+    m->head = c->tie ? m->token_table
+                     : qkv__param_table(qkv__matrix(ps, "head", c->vocab, c->width));
     return qkv__params_status(ps);
 }
 

@@ -99,11 +99,12 @@ static qkv_status marian_make(qkv_model *base)
         return status;
     const qkv_marian_config *c = m->c;
     qkv_params *ps = base->params;
-    m->encoder.table = qkv__matrix(ps, "source", c->vocab, c->width);
+    m->encoder.table = qkv__param_table(qkv__matrix(ps, "source", c->vocab, c->width));
     m->decoder.table = c->share ? m->encoder.table
-                                : qkv__matrix(ps, "target", c->vocab, c->width);
+                                : qkv__param_table(qkv__matrix(ps, "target", c->vocab, c->width));
     m->positions = qkv__matrix(ps, "positions", c->positions, c->width);
-    m->head = c->tie ? m->decoder.table : qkv__matrix(ps, "head", c->vocab, c->width);
+    m->head = c->tie ? m->decoder.table
+                     : qkv__param_table(qkv__matrix(ps, "head", c->vocab, c->width));
     m->head_bias = qkv__matrix(ps, "head.bias", 1, c->vocab);
     if (!m->encoder.table || !m->decoder.table || !m->positions || !m->head || !m->head_bias)
         return QKV_E_MEMORY;

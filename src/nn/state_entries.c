@@ -44,6 +44,8 @@ bool qkv__dense_params(qkv_params *ps, qkv_param **weight, qkv_param **bias, con
     char part[64];
     snprintf(part, sizeof part, "%s.weight", name);
     *weight = qkv__layer_param(ps, layer, part, rows, columns);
+    if (columns)
+        (void)qkv__param_linear(*weight);
     snprintf(part, sizeof part, "%s.bias", name);
     *bias = *weight && with_bias ? qkv__layer_param(ps, layer, part, rows, 0) : NULL;
     return *weight && (*bias || !with_bias);

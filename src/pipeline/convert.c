@@ -9,6 +9,7 @@
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/mae.h"
+#include "tensor/make.h"
 
 static const char *const targets[] = {"directory", "timm", "mae", "taming", NULL};
 static const char *const dtypes[] = {"auto", "f32", "f16", "bf16", NULL};
@@ -29,6 +30,8 @@ static const qkv_option rows[] = {
              "facebookresearch/mae, or a checkpoint of taming-transformers"},
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(import.distance), .value = "FILE",
      .help = "weights of LPIPS' distance, for a FILE that holds VGG16"},
+    {.key = "weights", .type = QKV_OPT_ENUM, FIELD(weights), .names = qkv__weights_names,
+     .initial = "auto", .help = "int8, int4: matrices as `qkv quantize` keeps them"},
     {.key = "num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
      FIELD(import.heads), .help = "of such a FILE; 0: hidden_size / 64"},
     {.key = "decoder_num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
@@ -100,12 +103,15 @@ static qkv_hub_save_options save_options(const job *j)
     qkv_hub_save_options o = qkv_hub_save_defaults();
     o.store = stores[j->o->dtype];
     o.shard_bytes = j->o->shard * 1000000;
+    o.weights = j->o->weights;
     return o;
 }
 
 static qkv_status convert_save(const job *j, qkv_model *m, const char *to)
 {
-    const qkv_hub_save_options o = save_options(j);
+    qkv_hub_save_options o = save_options(j);
+    if (m != j->model)
+        o.weights = QKV_WEIGHTS_AUTO; /* a prior's VQGANs are convolutions */
     return qkv_hub_save(m, to, &o);
 }
 
@@ -314,6 +320,9 @@ qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
     if (o->to == QKV_CONVERT_TAMING && is_safetensors(to))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "--to taming writes a PyTorch file: %s is to be called otherwise", to);
+    if (o->weights == QKV_WEIGHTS_BF16 || (o->weights > QKV_WEIGHTS_BF16 && (o->to || file)))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected int8 or int4, from one model "
+                        "directory to another", qkv__weights_names[o->weights]);
     if (!o->to && !file && of_file)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s is no file", of_file, from);
     return QKV_OK;

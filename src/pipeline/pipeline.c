@@ -4,6 +4,16 @@
 #include <stdio.h>
 
 #include "model/model.h"
+#include "pipeline/options.h"
+#include "tensor/make.h"
+
+#define FIELD(member) .offset = offsetof(qkv_pipeline_options, member)
+static const qkv_option rows[] = {
+    {.flag = "weights", .key = "weights", .type = QKV_OPT_ENUM, .names = qkv__weights_names,
+     FIELD(weights), .initial = "auto",
+     .help = "how matrices are kept in memory: fewer bits are read faster; auto: as in DIR"},
+};
+QKV__OPTIONS(qkv_pipeline, "Opening the model")
 
 /* A directory without a tokenizer is opened: its model can be used by itself. */
 static qkv_status load_tokenizer(qkv_pipeline *p)
@@ -24,6 +34,14 @@ qkv_status qkv__pipeline_text(const qkv_pipeline *p)
 
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir)
 {
+    return qkv_pipeline_open_with(out, ctx, dir, NULL);
+}
+
+qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const char *dir,
+                                  const qkv_pipeline_options *options)
+{
+    const qkv_pipeline_options o = options ? *options : qkv_pipeline_defaults();
+    qkv_weights weights = o.weights;
     qkv_pipeline *p = qkv_calloc(ctx, 1, sizeof *p);
     *out = NULL;
     if (!p)
@@ -31,6 +49,10 @@ qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *d
     p->ctx = ctx;
     p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
+    if (!status && o.weights == QKV_WEIGHTS_AUTO)
+        status = qkv_hub_weights(&weights, ctx, dir);
+    if (!status)
+        status = qkv_params_store(qkv_model_params(p->model), weights);
     if (!status && qkv__model_reads_text(p->model))
         status = load_tokenizer(p);
     if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))

@@ -51,6 +51,21 @@ bool qkv__param_has_grad(const qkv_param *p);
 qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
                                size_t first, size_t columns);
 
+extern const char *const qkv__weights_names[]; /* "auto", "f32", .., NULL */
+
+/* Marks a matrix that linear layers alone read, or a table of tokens, rows of which are read by id
+ * too: qkv_params_store may keep it in fewer bits. Returns p, which may be NULL. */
+qkv_param *qkv__param_linear(qkv_param *p);
+qkv_param *qkv__param_table(qkv_param *p);
+bool qkv__param_is_linear(const qkv_param *p);
+bool qkv__param_is_table(const qkv_param *p);
+
+/* Integers of 8 or 4 bits that stand for x (n, k), as qkv_params_store rounds them: `words` (n, k
+ * bits / 32), 32 / bits of them in a word, the first in its lowest bits, each plus 128 or 8; and
+ * scales, (n) or (n, k / 32), NaN where x is not finite. k is a multiple of 4, or of 32. */
+void qkv__pack_rows(qkv_weights weights, const qkv_real *x, size_t n, size_t k, int32_t *words,
+                    qkv_real *scales, int threads);
+
 /* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
  * check follows. */
 qkv_status qkv__params_status(const qkv_params *ps);

@@ -37,14 +37,18 @@ static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x,
     return wanted ? qkv__step_memory(t, *n * sizeof(qkv_real)) : NULL;
 }
 
-/* Some rows of x, from `from` on: their logits. */
+/* Some rows of x, from `from` on: their logits. The weight may be in fewer bits. */
 static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t rows, size_t V,
                         qkv_real *logits)
 {
     size_t C = qkv__channels(in[0]);
-    t->k->gemm(&t->exec, logits, qkv__real(in[0]) + from * C, qkv__real(in[1]),
-               &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V,
-                                  in[2] ? qkv__real(in[2]) : NULL});
+    const qkv_real *x = qkv__real(in[0]) + from * C, *bias = in[2] ? qkv__real(in[2]) : NULL;
+    const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
+    if (small)
+        t->k->small(&t->exec, logits, V, x, C, small, bias, rows);
+    else
+        t->k->gemm(&t->exec, logits, x, qkv__real(in[1]),
+                   &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V, bias});
 }
 
 /* What their gradients d add to those that p wants; first: nothing was added yet. */
@@ -115,7 +119,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
 {
     qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){0};
     qkv_tensor *in[] = {x, w, b, targets};
-    if (!qkv__ready_contiguous(t, "classifier_loss", b ? 3 : 2, in) ||
+    if (!qkv__ready_product(t, "classifier_loss", in) ||
         !qkv__ready(t, "classifier_loss", 1, &targets) || !(in[3] = qkv_contiguous(t, targets)))
         return NULL;
     size_t N = qkv__rows(x), V = w->shape[0];

@@ -38,11 +38,12 @@ static void embedding_backward(qkv_tape *t, const qkv__node *n)
 
 static const qkv_op embedding_op = {"embedding", embedding_backward};
 
-/* Fails the tape unless ids are i32 and name rows of weight (rows, C). */
+/* Fails the tape unless ids are i32 and name rows of weight (rows, C), in any number of bits. */
 static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
                        const qkv_tensor *weight)
 {
-    if (ids->dtype != QKV_I32 || weight->dtype != QKV_REAL || weight->ndim != 2)
+    bool numbers = weight->dtype == QKV_REAL || qkv__small_of(t, "embedding", weight);
+    if (ids->dtype != QKV_I32 || !numbers || weight->ndim != 2)
         return qkv__op_fail(t, "embedding",
                             "%ss %s (i32) and weight %s (rows, channels) do not fit",
                             what, qkv__shape_text(t, ids), qkv__shape_text(t, weight)) != NULL;
@@ -71,6 +72,7 @@ qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weigh
     for (int i = 0; i < n; i++)
         if (!(in[i] = qkv_contiguous(t, in[i])))
             return NULL;
+    const qkv_k_small *small = qkv__small_of(t, "embedding", weight);
     if (!rows_exist(t, "id", in[0], in[1]) || (n == 4 && !rows_exist(t, "position", in[2], in[3])))
         return NULL;
     if (n == 4 && (!qkv__same_shape(ids, positions) ||
@@ -92,9 +94,14 @@ qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weigh
     qkv_tensor *y = qkv__new(t, QKV_REAL, ids->ndim + 1, shape);
     if (!y)
         return NULL;
-    t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale,
-                n == 4 ? qkv__ids(in[2]) : NULL, n == 4 ? qkv__real(in[3]) : NULL, qkv_count(ids),
-                weight->shape[1]);
+    const int32_t *places = n == 4 ? qkv__ids(in[2]) : NULL;
+    const qkv_real *place_table = n == 4 ? qkv__real(in[3]) : NULL;
+    if (small)
+        t->k->embed_small(&t->exec, qkv__real(y), qkv__ids(in[0]), small, scale, places,
+                          place_table, qkv_count(ids));
+    else
+        t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale, places,
+                    place_table, qkv_count(ids), weight->shape[1]);
     params p = {scale, pad};
     return qkv__record(t, &embedding_op, 4, in, 1, &y, &p, sizeof p);
 }

@@ -2,7 +2,7 @@
  *
  * The value before the activation is kept for the backward pass; without an activation, or when
  * nothing is recorded, nothing is kept. A few rows without a tape (decoding) are bound by the
- * speed at which the weights are read and take their own kernel. */
+ * speed at which the weights are read and take their own kernel; so do weights in fewer bits. */
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
@@ -69,7 +69,8 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
 {
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready_contiguous(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
+    const qkv_k_small *small = qkv__small_of(t, "linear", w);
+    if (!qkv__ready_product(t, "linear", in) || !qkv__known_act(t, "linear", act))
         return NULL;
     x = in[0];
     w = in[1];
@@ -94,7 +95,9 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
         out = qkv__real(params.before);
     }
     const qkv_real *bias = b ? qkv__real(in[2]) : NULL;
-    if (!recording)
+    if (small)
+        t->k->small(&t->exec, out, N, qkv__real(x), K, small, bias, M);
+    else if (!recording)
         infer(t, out, x, w, bias, M, N, K);
     else
         t->k->gemm(&t->exec, out, qkv__real(x), qkv__real(w),

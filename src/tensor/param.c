@@ -10,6 +10,8 @@
  * quarter or a twentieth of those that follow. */
 enum { PACK_AFTER = 3 };
 
+const char *const qkv__weights_names[] = {"auto", "f32", "bf16", "int8", "int4", NULL};
+
 struct qkv_params {
     qkv_context *ctx;
     const qkv__device *device;
@@ -93,6 +95,7 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
     p->count = count;
     p->data = data;
+    p->weights = QKV_WEIGHTS_F32;
     ps->list[ps->count++] = p;
     return p;
 }
@@ -125,6 +128,12 @@ qkv_param *qkv_params_find(const qkv_params *ps, const char *name)
 const char *qkv_param_name(const qkv_param *p) { return p->name; }
 size_t qkv_param_count(const qkv_param *p) { return p->count; }
 int qkv_param_ndim(const qkv_param *p) { return p->ndim; }
+const char *qkv_weights_name(qkv_weights weights)
+{
+    return weights <= QKV_WEIGHTS_INT4 ? qkv__weights_names[weights] : "?";
+}
+
+qkv_weights qkv_param_weights(const qkv_param *p) { return p->weights; }
 
 size_t qkv_param_dim(const qkv_param *p, int axis)
 {
@@ -158,7 +167,15 @@ static void touch(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t 
     ++*version;
 }
 
-qkv_real *qkv_param_data(qkv_param *p) { return host_of(p, &p->host, p->data, p->version); }
+qkv_real *qkv_param_data(qkv_param *p)
+{
+    if (p->data)
+        return host_of(p, &p->host, p->data, p->version);
+    qkv_fail(p->owner->ctx, QKV_E_UNSUPPORTED,
+             "parameter %s is kept in %s: it has no values in f32", p->name,
+             qkv__weights_names[p->weights]);
+    return NULL;
+}
 void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
 
 bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
@@ -186,6 +203,15 @@ void qkv_params_freeze(qkv_params *ps, bool frozen)
 {
     for (size_t i = 0; i < ps->count; i++)
         qkv_param_freeze(ps->list[i], frozen);
+}
+
+qkv_param **qkv__params_list(const qkv_params *ps) { return ps->list; }
+const qkv__device *qkv__params_device(const qkv_params *ps) { return ps->device; }
+qkv__arena *qkv__params_exchange(qkv_params *ps, qkv__arena *fresh)
+{
+    qkv__arena *old = ps->memory;
+    ps->memory = fresh;
+    return old;
 }
 
 qkv_status qkv_param_set_hidden(qkv_param *p, size_t n, const size_t *rows)

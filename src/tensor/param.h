@@ -2,6 +2,7 @@
 #ifndef QKV_TENSOR_PARAM_H
 #define QKV_TENSOR_PARAM_H
 
+#include "base/device.h"
 #include "kernel/kernel.h"
 #include "qkv/tensor.h"
 #include "tensor/make.h"
@@ -12,11 +13,17 @@ typedef struct {
     uint64_t version; /* of the array when it was copied */
 } qkv__host_copy;
 
+/* What may be kept in fewer bits: nothing, a layer's matrix, a table of tokens. */
+typedef enum { QKV__FULL, QKV__LINEAR, QKV__TABLE } qkv__param_role;
+
 struct qkv_param {
     qkv_params *owner;
     char *name;
     int ndim;
     size_t shape[QKV_MAX_DIMS], count;
+    qkv__param_role role;
+    qkv_weights weights; /* how it is kept: QKV_WEIGHTS_F32 .. */
+    qkv_k_small small;   /* .. and where, unless f32; data is NULL then */
     qkv_real *data; /* of the device, as all that follow */
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
@@ -33,6 +40,12 @@ struct qkv_param {
     uint64_t leaf_epoch;
     qkv_tensor *leaf;
 };
+
+/* The parts of the owner that qkv_params_store works with. */
+qkv_param **qkv__params_list(const qkv_params *ps);
+const qkv__device *qkv__params_device(const qkv_params *ps);
+/* The arena of values becomes `fresh`; returns the one that was it. */
+qkv__arena *qkv__params_exchange(qkv_params *ps, qkv__arena *fresh);
 
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);

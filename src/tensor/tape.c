@@ -164,12 +164,33 @@ const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x)
     return text;
 }
 
+/* False, and a sentence. */
+static bool small_fail(qkv_tape *t, const char *op, const qkv_tensor *x)
+{
+    const qkv_param *p = x->root->param;
+    return qkv__op_fail(t, op, "parameter %s is kept in %s, which this op does not read",
+                        qkv_param_name(p), qkv__weights_names[qkv_param_weights(p)]) != NULL;
+}
+
+const qkv_k_small *qkv__small_of(qkv_tape *t, const char *op, const qkv_tensor *x)
+{
+    if (!x || x->dtype != (qkv_dtype)QKV__SMALL || x->root != x)
+        return NULL;
+    if (!t->record)
+        return &x->param->small;
+    const qkv_param *p = x->param;
+    return qkv__op_fail(t, op, "parameter %s is kept in %s, which cannot be trained",
+                        qkv_param_name(p), qkv__weights_names[qkv_param_weights(p)]);
+}
+
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
 {
     if (!qkv__ready(t, op, n, in))
         return false;
     for (int i = 0; i < n; i++)
-        if (in[i]->dtype != QKV_REAL)
+        if (in[i]->root->dtype == (qkv_dtype)QKV__SMALL)
+            return small_fail(t, op, in[i]);
+        else if (in[i]->dtype != QKV_REAL)
             return qkv__op_fail(t, op, "input %d, %s, does not hold real numbers", i,
                                 qkv__shape_text(t, in[i])) != NULL;
     return true;

@@ -41,6 +41,9 @@ struct qkv__node {
     qkv__node *prev, *next;
 };
 
+/* The dtype of a parameter in fewer bits; what takes one asks qkv__small_of. */
+enum { QKV__SMALL = 100 };
+
 /* Which region of its root a view is: all of it, one part of the root's split, or other. */
 enum { QKV__WHOLE = -1, QKV__OTHER = -2 };
 
@@ -172,6 +175,11 @@ static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
  * that are not. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in);
+/* How x is kept, where it is a whole parameter in fewer bits; else NULL. A recording tape fails:
+ * such numbers cannot be trained. */
+const qkv_k_small *qkv__small_of(qkv_tape *t, const char *op, const qkv_tensor *x);
+/* As qkv__ready_contiguous, of x, a weight in any number of bits, and a bias that may be NULL. */
+bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3]);
 /* The output of an elementwise op on *x, which qkv__ready_contiguous readies; NULL on failure. */
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x);
 

@@ -169,13 +169,16 @@ qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
     qkv_tensor *x = find_leaf(t, p, trains);
     if (x)
         return x;
+    bool small = p->weights != QKV_WEIGHTS_F32;
     qkv__arena *host = t->host;
     if (t->record)
         t->host = t->kept.host; /* remembered, so it outlives a region */
-    x = qkv__new_over(t, QKV_REAL, p->data, p->ndim, p->shape);
+    x = qkv__new_over(t, QKV_REAL, small ? p->small.words : (void *)p->data, p->ndim, p->shape);
     t->host = host;
     if (!x)
         return NULL;
+    if (small)
+        x->dtype = (qkv_dtype)QKV__SMALL;
     x->param = p;
     if (!t->record)
         return x; /* not remembered: it may lie in a scope that ends before the step does */

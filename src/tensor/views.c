@@ -90,6 +90,15 @@ bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in)
     return ready;
 }
 
+bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3])
+{
+    int n = in[2] ? 3 : 2;
+    if (!qkv__small_of(t, op, in[1]))
+        return qkv__ready_contiguous(t, op, n, in);
+    return qkv__ready_contiguous(t, op, 1, &in[0]) &&
+           (n == 2 || qkv__ready_contiguous(t, op, 1, &in[2]));
+}
+
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x)
 {
     return qkv__ready_contiguous(t, op, 1, x) ? qkv__new_like(t, *x) : NULL;

@@ -28,6 +28,7 @@ static const struct {
 static const char *const plain[] = {
     "gemm", "pack", "conv", "conv_bwd_data", "conv_bwd_weights", "max_pool", "max_pool_bwd",
     "mean_pool", "mean_pool_bwd", "scale_rows", "exp", "reciprocal", "copy", "move", "row_squares",
+    "embed_small",
     "xent_soft", "xent_pair", "loss", "loss_bwd", "lerp", "swap"};
 enum { SLOTS = sizeof slots / sizeof *slots };
 

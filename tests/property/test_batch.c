@@ -387,9 +387,7 @@ static void greedy_text_is_that_of_generate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_all),
+        ISA_TESTS
         cmocka_unit_test(fewer_bits_are_near),
         cmocka_unit_test(a_head_comes_back),
         cmocka_unit_test(greedy_text_is_that_of_generate),

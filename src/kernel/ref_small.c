@@ -1,0 +1,115 @@
+/* ref_small.c - products with weights in fewer bits in plain C: the measure of the others. */
+#include "kernel/ref_math.h"
+#include "kernel/small.h"
+
+typedef struct {
+    qkv_real *y;
+    const qkv_real *x;
+    const qkv_k_small *w;
+    const qkv_real *bias;
+    size_t ldy, ldx, m, block, blocks;
+    const int8_t *q;         /* (m, blocks, block): x in 8 bits */
+    const qkv_real *q_scale; /* (m, blocks) */
+} product;
+
+/* q (block) stands for x (n <= block); returns the scale, NaN when x is not finite. */
+static qkv_real round_block(int8_t *q, const qkv_real *x, size_t n, size_t block)
+{
+    qkv_real most = 0, odd = 0;
+    memset(q, 0, block);
+    for (size_t i = 0; i < n; i++) {
+        qkv_real size = (qkv_real)fabs((double)x[i]);
+        most = size > most ? size : most;
+        odd += x[i] * 0;
+    }
+    qkv_real inverse = 127 / most;
+    if (!isfinite(odd) || !isfinite(inverse))
+        return odd;
+    for (size_t i = 0; i < n; i++)
+        q[i] = (int8_t)nearbyint((double)(x[i] * inverse));
+    return most / 127;
+}
+
+static void round_rows(const qkv_exec *e, const product *t, int8_t *q, qkv_real *scale)
+{
+    size_t m = t->m, blocks = t->blocks;
+#pragma omp parallel for num_threads(e->threads) if (m * t->w->k > REF_GRAIN) schedule(static)     \
+    default(none) shared(t, q, scale, m, blocks)
+    for (size_t i = 0; i < m * blocks; i++) {
+        size_t at = i % blocks * t->block, left = t->w->k - at;
+        scale[i] = round_block(q + i * t->block, t->x + i / blocks * t->ldx + at,
+                               left < t->block ? left : t->block, t->block);
+    }
+}
+
+/* Row j of w with row i of x, whose scales come with it. */
+static qkv_real integer_entry(const product *t, size_t i, size_t j)
+{
+    qkv_real sum = 0;
+    for (size_t b = 0; b < t->blocks; b++) {
+        const int8_t *q = t->q + (i * t->blocks + b) * t->block;
+        size_t at = b * t->block, left = t->w->k - at;
+        int dot = 0;
+        for (size_t p = 0; p < t->block && p < left; p++)
+            dot += q[p] * qkv__small_integer(t->w, j, at + p);
+        sum += (qkv_real)dot * (qkv_real)qkv__small_scale(t->w, j, at) *
+               t->q_scale[i * t->blocks + b];
+    }
+    return sum;
+}
+
+static qkv_real bf16_entry(const product *t, size_t i, size_t j)
+{
+    qkv_real sum = 0;
+    for (size_t p = 0; p < t->w->k; p++)
+        sum += t->x[i * t->ldx + p] * (qkv_real)qkv__small_number(t->w, j, p);
+    return sum;
+}
+
+static void ref_small_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x,
+                            size_t ldx, const qkv_k_small *w, const qkv_real *bias, size_t m)
+{
+    product t = {.y = y, .x = x, .w = w, .bias = bias, .ldy = ldy, .ldx = ldx, .m = m};
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    if (w->type != QKV_K_BF16) {
+        t.block = qkv__small_kinds[w->type].block;
+        t.blocks = qkv__small_padded(w) / t.block;
+        qkv_real *scale = qkv__arena_alloc(e->scratch, m * t.blocks * sizeof *scale);
+        int8_t *q = scale ? qkv__arena_alloc(e->scratch, m * t.blocks * t.block) : NULL;
+        if (!q)
+            return;
+        round_rows(e, &t, q, scale);
+        t.q = q;
+        t.q_scale = scale;
+    }
+#pragma omp parallel for num_threads(e->threads) if (m * w->n * w->k > REF_GRAIN)                  \
+    schedule(static) default(none) shared(t)
+    for (size_t j = 0; j < t.w->n; j++)
+        for (size_t i = 0; i < t.m; i++)
+            t.y[i * t.ldy + j] = (t.w->type == QKV_K_BF16 ? bf16_entry : integer_entry)(&t, i, j) +
+                                 (t.bias ? t.bias[j] : 0);
+    qkv__arena_release(e->scratch, mark);
+}
+
+static void ref_small_embed_small(const qkv_exec *e, qkv_real *y, const int32_t *ids,
+                                  const qkv_k_small *table, double scale, const int32_t *positions,
+                                  const qkv_real *ptable, size_t N)
+{
+    qkv_real factor = (qkv_real)scale;
+    size_t C = table->k;
+#pragma omp parallel for num_threads(e->threads) if (N * C > REF_GRAIN) schedule(static)           \
+    default(none) shared(y, ids, table, factor, positions, ptable, N, C)
+    for (size_t i = 0; i < N; i++) {
+        qkv_real *row = y + i * C;
+        const qkv_real *place = positions ? ptable + (size_t)positions[i] * C : NULL;
+        qkv__small_reals(table, (size_t)ids[i], row);
+        for (size_t c = 0; c < C; c++)
+            row[c] = factor * row[c] + (place ? place[c] : 0);
+    }
+}
+
+void qkv__kernels_ref_small(qkv_kernels *k)
+{
+    k->small = ref_small_small;
+    k->embed_small = ref_small_embed_small;
+}
