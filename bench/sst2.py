@@ -28,7 +28,7 @@ JUDGED = 700
 
 # Of all three trainings, and of each by name.
 SETTINGS = {
-    "common": "--no-bf16 --length 64 --threads 1 --quiet --json --valid-last 0",
+    "common": "--dtype f32 --length 64 --threads 1 --quiet --json --valid-last 0",
     "scratch": "--vocab 15000 --set hidden_size=64 --set num_hidden_layers=2 "
     "--set initializer_range=0.02 --set hidden_dropout_prob=0.2 --drop-words 0.4 "
     "--smoothing 0.1 --steps 750 --lr 1e-3 --ema 0.99",

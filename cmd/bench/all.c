@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows, 0};
 
 static const bench_measure *const measures[] = {
-    &bench_train, &bench_train_codes, &bench_attention, &bench_decode,
+    &bench_train, &bench_train_f32, &bench_train_codes, &bench_attention, &bench_decode,
     &bench_image, &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
@@ -29,7 +29,7 @@ static void all_show(const bench_report *r)
         printf(" %8.1f %5.1f %%", r->limit, 100 * r->reached / r->limit);
     else
         printf(" %8s %7s", "", "");
-    printf("  %s\n", r->unit);
+    printf("  %s%s%s\n", r->unit, r->products ? ", " : "", r->products ? r->products : "");
 }
 
 static int all_run(cli *c, int argc, char **argv)
@@ -76,5 +76,6 @@ CLI_COMMAND(cli_bench, 700) = {
                        "before and after the work, so figures of a busy machine come out low. "
                        "Each measure is a command of its own too: see qkv help bench train. In "
                        "JSON there is an object for each, with that command's fields; "
-                       "train_codes is bench train once more, of a VQGAN."},
+                       "train_f32 is bench train once more with --dtype f32, train_codes of a "
+                       "VQGAN."},
     .own = {&table}, .run = all_run};

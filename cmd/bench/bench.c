@@ -34,6 +34,8 @@ void bench_put(qkv_json_writer *w, const bench_report *r)
         else
             qkv_json_put_real(w, f->key, f->value);
     }
+    if (r->products)
+        qkv_json_put_string(w, "products", r->products);
 }
 
 int bench_answer(const cli *c, const bench_report *r)
@@ -43,6 +45,8 @@ int bench_answer(const cli *c, const bench_report *r)
                qkv_context_threads(c->ctx));
         for (size_t i = 0; i < r->count; i++)
             bench_show(&r->figures[i]);
+        if (r->products)
+            printf("%-24s %12s\n", "products", r->products);
         return CLI_DONE;
     }
     qkv_json_writer w = cli_object(c);
@@ -57,7 +61,7 @@ int bench_answer(const cli *c, const bench_report *r)
 int bench_run(cli *c, int argc, char **argv)
 {
     const bench_measure *m = c->command->measure;
-    bench_report found;
+    bench_report found = {.count = 0};
     void *settings = qkv_calloc(c->ctx, 1, m->size);
     int code = settings ? CLI_DONE : cli_error(c);
     for (size_t i = 0; !code && i < CLI_TABLES && c->command->own[i]; i++)

@@ -28,6 +28,7 @@ typedef struct {
     size_t count;
     double reached, limit; /* the one rate that it is about; limit 0: none is known */
     const char *unit;      /* of both */
+    const char *products;  /* what they were made in (qkv_machine_products); NULL: says nothing */
 } bench_report;
 
 /* What `qkv bench` asks of the measures, each of which takes what concerns it. */
@@ -48,8 +49,8 @@ typedef struct bench_measure {
 /* Their commands. */
 extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
     cli_bench_translate, cli_bench_tokenize, cli_bench_look;
-extern const bench_measure bench_train, bench_train_codes, bench_attention, bench_decode,
-    bench_image, bench_translate, bench_tokenize, bench_look;
+extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_attention,
+    bench_decode, bench_image, bench_translate, bench_tokenize, bench_look;
 
 /* Runs a command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv);
@@ -89,10 +90,12 @@ void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 /* Which step: of which model, on how many sequences of how many tokens. */
 typedef struct {
     int layout;        /* of a GPT: an index into bench_layouts */
+    int dtype;         /* QKV_PRODUCTS_* */
     const char *model; /* a row of bench_networks, or a GPT's preset */
     size_t batch, length; /* 0: the network's own */
     double dropout;       /* below 0: the network's own */
     bool recompute;       /* blocks, in the backward pass */
+    qkv_optimizer_kind optimizer;
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
 

@@ -9,15 +9,10 @@ enum { WARM_UPS = 2, LENGTH = 256 /* at most, as a part of `qkv bench` */ };
 typedef struct {
     bench_step step; /* first: bench_step_table fills it */
     size_t steps;
-    int dtype;
 } settings;
-
-static const char *const dtypes[] = {"f32", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "f32",
-     .help = "type of the numbers"},
     {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
      .help = "steps timed, after two that are not"},
 };
@@ -46,7 +41,9 @@ static qkv_status train_prepare(job *j)
 
 static qkv_status train_measure(job *j)
 {
-    qkv_status status = bench_peak(j->c, &j->peak);
+    qkv_status status = qkv_context_set_products(j->c->ctx, j->s.step.dtype);
+    if (!status)
+        status = bench_peak(j->c, &j->peak);
     if (!status)
         status = train_prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
@@ -75,6 +72,7 @@ static void train_report(job *j, bench_report *r)
     *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     bench_training_title(b, r->title, sizeof r->title);
+    r->products = qkv_machine_products(j->c->ctx);
 }
 
 static qkv_status train_work(cli *c, const void *asked, bench_report *out)
@@ -96,6 +94,13 @@ static void train_adapt(void *asked, const bench_request *request)
     s->steps = request->repeats;
 }
 
+static void adapt_f32(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    train_adapt(asked, request);
+    s->step.dtype = QKV_PRODUCTS_F32;
+}
+
 /* A small request is one of somebody in a hurry. */
 static void adapt_codes(void *asked, const bench_request *request)
 {
@@ -106,11 +111,10 @@ static void adapt_codes(void *asked, const bench_request *request)
 
 const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), train_adapt,
                                    train_work};
+const bench_measure bench_train_f32 = {"train_f32", &cli_bench_train, sizeof(settings), adapt_f32,
+                                       train_work};
 const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof(settings),
                                          adapt_codes, train_work};
-
-static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
-                                     {NULL, NULL, NULL}};
 
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",
@@ -120,7 +124,6 @@ static const char *const examples[] = {
 CLI_COMMAND(cli_bench_train, 710) = {
     .manual = {.name = "bench train", .summary = "time a training step",
                .usage = "[--model PRESET] [options]", .examples = examples,
-               .presets = presets,
                .text = "Median of the timed steps of a model with random parameters on random "
                        "data: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
                        "bert-base guesses 15 % of its words, and its output layer sees (and "

@@ -6,12 +6,20 @@
 #include "bench/bench.h"
 
 #define FIELD(member) .offset = offsetof(bench_step, member)
+
+static const char *const training_dtypes[] = {"f32", "bf16", "auto", NULL}; /* QKV_PRODUCTS_* */
+static const char *const optimizers[] = {"sgd", "rmsprop", "adam", "adamw", "muon", NULL};
+
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
      .help = "bert-base, transformer-base, vit-base, vqgan-nano (-micro -mini -f8 -f16), or the "
              "size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = training_dtypes,
+     .initial = "auto",
+     .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
+             "is faster here"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
      .help = "sequences or images in a step; 0: 4, of bert-base and vit-base 8, of "
              "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},
@@ -24,6 +32,8 @@ static const qkv_option rows[] = {
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
     {.flag = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
      .help = "compute each block again in the backward pass instead of keeping its activations"},
+    {.flag = "optimizer", .type = QKV_OPT_ENUM, FIELD(optimizer), .names = optimizers,
+     .initial = "adamw", .help = "rule that turns gradients into updates"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -53,7 +63,7 @@ qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_
 
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
-    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_optimizer_options o = qkv_optimizer_defaults(step->optimizer);
     qkv_status status = bench_training_make(b, ctx, step);
     if (!status)
         status = qkv_tape_create(&b->tape, ctx);

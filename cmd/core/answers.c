@@ -15,9 +15,6 @@ static const qkv_option common_rows[] = {
      .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
      .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
-    {.flag = "bf16", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, bf16),
-     .help = "training rounds the operands of products to bf16 where the processor can; "
-             "--no-bf16: it does not"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
     {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
@@ -43,18 +40,14 @@ static int usage_error(const cli *c)
     return CLI_USAGE;
 }
 
-qkv_status cli_configure(const cli *c, bool bf16_given)
+qkv_status cli_configure(const cli *c)
 {
     static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
                                      QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
     options.isa = masks[c->common.isa];
-    options.bf16 = !c->common.bf16 ? QKV_BF16_OFF : bf16_given ? QKV_BF16_ON : QKV_BF16_AUTO;
-    qkv_status status = qkv_context_configure(c->ctx, &options);
-    if (!status && options.bf16 == QKV_BF16_ON && !qkv_context_bf16(c->ctx))
-        cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
-    return status;
+    return qkv_context_configure(c->ctx, &options);
 }
 
 void cli_bind(cli *c, const qkv_option_table *table, void *target)
@@ -77,7 +70,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
                           c->command->manual.name, usage ? usage : "", c->args.count);
     if (!status)
-        status = cli_configure(c, qkv_options_given(c->options, "bf16"));
+        status = cli_configure(c);
     return status ? usage_error(c) : 0;
 }
 

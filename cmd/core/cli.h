@@ -25,7 +25,7 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit codes */
 
 /* Options of every command. */
 typedef struct {
-    bool json, quiet, bf16;
+    bool json, quiet;
     uint64_t seed;
     int threads; /* 0: one per core */
     int isa;     /* an index: reference, avx2, avx512, all */
@@ -91,9 +91,8 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
-/* Gives the context the threads and instruction sets of c->common; bf16_given: c->common.bf16 was
- * asked for and is no default. cli_parse has done it. */
-qkv_status cli_configure(const cli *c, bool bf16_given);
+/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
+qkv_status cli_configure(const cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. */

@@ -26,7 +26,27 @@ static int info_answer_json(cli *c)
     for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)
         qkv_json_put_string(&w, name, version);
     qkv_json_end_object(&w);
+    qkv_products_rate rates[QKV_PRODUCTS_KINDS];
+    size_t kinds = qkv_machine_products_rates(c->ctx, rates);
+    qkv_json_begin_object(&w, "products_gflops");
+    for (size_t i = 0; i < kinds; i++)
+        qkv_json_put_real(&w, rates[i].name, rates[i].flops / 1e9);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
+}
+
+static void print_products(const cli *c)
+{
+    qkv_products_rate rates[QKV_PRODUCTS_KINDS];
+    size_t kinds = qkv_machine_products_rates(c->ctx, rates), fastest = 0;
+    if (!kinds)
+        return;
+    printf("products   ");
+    for (size_t i = 0; i < kinds; i++) {
+        fastest = rates[i].flops > rates[fastest].flops ? i : fastest;
+        printf("%s%s %.0f", i ? ", " : "", rates[i].name, rates[i].flops / 1e9);
+    }
+    printf(" GFLOP/s of one thread; training takes %s\n", rates[fastest].name);
 }
 
 static int answer_machine(cli *c)
@@ -44,6 +64,7 @@ static int answer_machine(cli *c)
     for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)
         printf("%s %s %s", i ? "," : "", name, version);
     printf("\n");
+    print_products(c);
     return CLI_DONE;
 }
 
@@ -175,9 +196,6 @@ static const char *const examples[] = {
     "qkv info runs/book --probes",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
 
-static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
-                                     {NULL, NULL, NULL}};
-
 CLI_COMMAND(cli_info, 630) = {
     .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
                .usage = "[FILE|DIR] [options]",
@@ -187,5 +205,5 @@ CLI_COMMAND(cli_info, 630) = {
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part. With --probes: where `qkv look --capture "
                        "--places` and probes in C find tensors, and attention weights.",
-               .examples = examples, .presets = presets},
+               .examples = examples},
     .own = {&table, &bench_step_table}, .run = info_run};

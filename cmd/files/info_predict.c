@@ -39,7 +39,7 @@ static int info_predict_answer(const cli *c, const bench_training *b,
     } parts[] = {{"peak_rss_bytes", "memory, most", m->total},
                  {"parameters_bytes", "parameters", m->parameters},
                  {"gradients_bytes", "their gradients", m->gradients},
-                 {"optimizer_bytes", "state of AdamW", m->optimizer},
+                 {"optimizer_bytes", "state of the optimiser", m->optimizer},
                  {"activations_bytes", "activations", m->activations},
                  {"scratch_bytes", "scratch", m->scratch},
                  {"base_bytes", "program and libraries", m->process}};
@@ -61,7 +61,9 @@ int info_predict(cli *c, const bench_step *step)
     const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss,
                                   .end = info_predict_end, .user = &r,
                                   .recompute = step->recompute};
-    if (qkv_predict_memory(c->ctx, &s, NULL, &found))
+    const qkv_optimizer_options optimizer = qkv_optimizer_defaults(step->optimizer);
+    if (qkv_context_set_products(c->ctx, step->dtype) ||
+        qkv_predict_memory(c->ctx, &s, &optimizer, &found))
         return cli_error(c);
     return info_predict_answer(c, &r.b, &found);
 }

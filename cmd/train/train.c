@@ -155,7 +155,7 @@ int train_run(cli *c, int argc, char **argv)
     if (!status)
         status = qkv_job_check(job); /* a recipe may choose what the context is to be */
     if (!status)
-        status = cli_configure(c, qkv_job_given(job, "bf16"));
+        status = cli_configure(c);
     int code = status ? cli_usage(c, "%s", qkv_context_message(c->ctx)) : run_job(c, job);
     qkv_job_destroy(job);
     return code;

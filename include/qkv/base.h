@@ -85,18 +85,19 @@ enum {
     QKV_ISA_ALL = 0x7fffffff
 };
 
-/* The data type of products in training: f32 or bf16. AUTO times both (1/20 second) when the
- * context's first tape is created, and uses the faster. A resumed run keeps its choice. */
-enum { QKV_BF16_OFF, QKV_BF16_ON, QKV_BF16_AUTO };
+/* The data type of products in training. F32: operands and sums. BF16: products and convolutions
+ * round their operands to bf16 and accumulate in f32 while a tape records; f32 where the processor
+ * lacks AVX512_BF16. There are several kinds of bf16 products (qkv_machine_products): the fastest
+ * is found by timing them (1/10 second) when the context's first tape is created. AUTO: the fastest
+ * of them and f32. A resumed run keeps its kind. */
+enum { QKV_PRODUCTS_F32, QKV_PRODUCTS_BF16, QKV_PRODUCTS_AUTO };
 
 /* Options of a context. Zeroed: the defaults. */
 typedef struct {
     int threads;  /* size of the OpenMP team; 0: one per core; limited by OMP_THREAD_LIMIT
                                                                        [0, 1024]  0 */
     unsigned isa; /* QKV_ISA_* bits that may be used; 0: all                      0 */
-    int bf16;     /* QKV_BF16_*. ON: while a tape records (training), products and convolutions
-                     round their operands to bf16 and accumulate in f32, in 0.6 to 1.8 times the
-                     time of f32. Without AVX512_BF16 they stay in f32          OFF */
+    int products; /* QKV_PRODUCTS_*                                               F32 */
     bool meta;    /* reserves memory and computes nothing, to measure what a step takes; values
                      are undefined                             false        */
     /* The allocator; NULL: malloc and free. alloc returns 64-byte aligned memory, or NULL. Tests
@@ -108,8 +109,8 @@ typedef struct {
 
 qkv_context_options qkv_context_defaults(void);
 
-/* options may be NULL: the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads or bf16
- * out of range, or for only one of alloc and free; QKV_E_MEMORY. */
+/* options may be NULL: the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads or
+ * products out of range, or for only one of alloc and free; QKV_E_MEMORY. */
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options);
 
 /* Destroy every object made on the context first. ctx may be NULL. */
@@ -136,9 +137,13 @@ int qkv_context_threads(const qkv_context *ctx); /* size of the OpenMP team, >= 
 /* QKV_ISA_* bits in use: those of the processor that the options allow. REFERENCE is always set. */
 unsigned qkv_context_isa(const qkv_context *ctx);
 
-/* True if training rounds to bf16: the options request it and the processor supports it. With
- * QKV_BF16_AUTO false until the measurement, which qkv_machine_bf16 makes. */
-bool qkv_context_bf16(const qkv_context *ctx);
+/* QKV_PRODUCTS_F32 or _BF16: what training's products use, once qkv_machine_products or the first
+ * tape has chosen. QKV_PRODUCTS_AUTO: f32 or bf16, not yet chosen. */
+int qkv_context_products(const qkv_context *ctx);
+
+/* Replaces the options' QKV_PRODUCTS_* and forgets what was chosen. Tapes that exist keep what they
+ * were created with. QKV_E_ARGUMENT, with a message, out of range. */
+qkv_status qkv_context_set_products(qkv_context *ctx, int products);
 
 /* Events that long calls report to the program. */
 typedef enum {
@@ -161,8 +166,8 @@ typedef bool qkv_event_fn(void *user, const qkv_event *event);
  * that called the library. */
 void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user);
 
-/* Replaces threads, isa and bf16; other options stay. Call it before anything but option tables is
- * made on the context. QKV_E_ARGUMENT, with a message, for threads or bf16 out of range. */
+/* Replaces threads, isa and products; other options stay. Call it before anything but option tables
+ * is made on the context. QKV_E_ARGUMENT, with a message, for threads or products out of range. */
 qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options);
 
 /* Memory from the context's allocator. Memory that other libraries allocate is not included. */

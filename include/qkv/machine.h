@@ -26,10 +26,25 @@ size_t qkv_machine_peak_rss(void);
  * per product on two cores. 0 on failure, recorded in the context. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
-/* True if training rounds to bf16, as qkv_context_bf16. With QKV_BF16_AUTO the first call times
- * products in f32 and bf16 on one thread, by its CPU time, reports the faster as a note, and fixes
- * the context's choice. qkv_tape_create calls it. If memory for it is missing, f32 is used. */
-bool qkv_machine_bf16(qkv_context *ctx);
+/* The kind of products that training uses: "f32", "bf16" (qkv's kernels for
+ * AVX512_BF16), "bf16 (AMX)" or "bf16 (oneDNN)".
+ * If the context allows several, the first call times them on one thread, by its CPU time, reports
+ * the fastest as a note and fixes the context's choice. qkv_tape_create calls it. If memory for the
+ * timing is missing, the first of the kinds that the context allows is used. */
+const char *qkv_machine_products(qkv_context *ctx);
+
+/* One kind of products and how fast it is. */
+typedef struct {
+    const char *name; /* as qkv_machine_products */
+    double flops;     /* floating-point operations per second, one thread */
+} qkv_products_rate;
+enum { QKV_PRODUCTS_KINDS = 4 };
+
+/* Times every kind of products that this processor and the context's instruction sets have: a
+ * layer's product and its weights' gradient, 256 x 768 x 768, operands in f32 in memory. f32 is
+ * first. Takes 1/10 second and 5 MB; the context's choice stays. Returns how many kinds there are;
+ * 0 if memory is missing, recorded in the context. */
+size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_PRODUCTS_KINDS]);
 
 /* Bytes by which the process grows when the context's threads compute products as in training:
  * other libraries' copies of operands, thread stacks. Computes one product of 1536 x 1536 matrices

@@ -24,25 +24,43 @@ typedef enum {
     QKV_OPTIMIZER_RMSPROP,
     QKV_OPTIMIZER_ADAM,  /* weight decay is added to the gradient */
     QKV_OPTIMIZER_ADAMW, /* weight decay is applied to the weights (decoupled) */
+    QKV_OPTIMIZER_MUON,  /* hidden layers' matrices (qkv_param_set_hidden); AdamW for the rest */
     QKV_OPTIMIZER_COUNT
 } qkv_optimizer_kind;
 
-const char *qkv_optimizer_name(qkv_optimizer_kind kind); /* "sgd", "rmsprop", "adam", "adamw" */
+/* "sgd", "rmsprop", "adam", "adamw", "muon" */
+const char *qkv_optimizer_name(qkv_optimizer_kind kind);
 /* Sets *out to the kind with that name; false, with *out unchanged, if there is none. */
 bool qkv_optimizer_find(const char *name, qkv_optimizer_kind *out);
+
+/* What multiplies Muon's learning rate for a matrix (m, n), torch.optim.Muon's adjust_lr_fn. */
+typedef enum {
+    QKV_MUON_MATCH_RMS_ADAMW, /* 0.2 sqrt(max(m, n)): updates as large as AdamW's, so that its
+                                 learning rates and weight decays fit (Liu et al. 2025) */
+    QKV_MUON_ORIGINAL,        /* sqrt(max(1, m / n)) (Jordan et al. 2024) */
+    QKV_MUON_SPECTRAL,        /* sqrt(m / n): "spectral_unclamped" */
+    QKV_MUON_ADJUST_COUNT
+} qkv_muon_adjust;
 
 /* A kind ignores the fields it does not use. Start from qkv_optimizer_defaults: a zeroed struct is
  * plain SGD and an error for every other kind. */
 typedef struct {
     qkv_optimizer_kind kind;
-    double weight_decay; /* lambda                  [0, inf)     adamw 0.01, others 0 */
+    double weight_decay; /* lambda        [0, inf)     adamw 0.01, muon 0.1, others 0 */
     double momentum;     /* sgd, rmsprop            [0, inf)     0                    */
     double dampening;    /* sgd                     any          0                    */
     bool nesterov;       /* sgd; needs momentum > 0 and no dampening     false        */
     double alpha;        /* rmsprop: smoothing      [0, 1]       0.99                 */
     bool centered;       /* rmsprop: divides by the centred variance         false        */
-    double beta1, beta2; /* adam, adamw             [0, 1)       0.9, 0.999           */
+    double beta1, beta2; /* adam, adamw, muon's adamw  [0, 1)    0.9, 0.999           */
     double eps;          /* rmsprop, adam, adamw; outside the root   (0, inf)  1e-8   */
+    double muon_momentum; /* muon                   [0, 1)       0.95                 */
+    bool muon_nesterov;   /* muon                                true                 */
+    qkv_muon_adjust muon_adjust; /* muon            QKV_MUON_MATCH_RMS_ADAMW (torch: ORIGINAL) */
+    int muon_steps;       /* muon: Newton-Schulz    [1, 99]      5                    */
+    double muon_eps;      /* muon: smallest norm to divide by    (0, inf)  1e-7       */
+    double adamw_lr_scale; /* muon: learning rate of the parameters left to AdamW, as a
+                              multiple of the step's   [0, inf)  1                    */
 } qkv_optimizer_options;
 
 qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind);
@@ -67,7 +85,8 @@ typedef struct qkv_optimizer qkv_optimizer;
 
 /* Allocates zeroed state, in one piece, for every parameter that is now neither frozen nor
  * excluded. The rules (NULL if n_rules is 0) are applied now and not kept. params must outlive the
- * optimiser. On failure *out is NULL: QKV_E_ARGUMENT for a value out of range, QKV_E_MEMORY. */
+ * optimiser. On failure *out is NULL: QKV_E_ARGUMENT for a value out of range or Muon without the
+ * matrix of a hidden layer, QKV_E_MEMORY. */
 qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
                                 const qkv_optimizer_options *options,
                                 const qkv_optimizer_rule *rules, size_t n_rules);
@@ -82,7 +101,8 @@ typedef struct {
 /* Updates the parameters from their gradients. A parameter that is frozen or has no gradient keeps
  * its value, state and count. norm, if not NULL, receives the global norm of the scaled gradients
  * before clipping. QKV_E_NUMERIC if a gradient is not finite, checked when max_norm or norm is
- * set: nothing is updated, and the message names the parameter. */
+ * set: nothing is updated, and the message names the parameter. QKV_E_MEMORY: some parameters are
+ * updated. */
 qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *args,
                               double *norm);
 
@@ -91,8 +111,11 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
 bool qkv_optimizer_group_of(const qkv_optimizer *o, const qkv_param *p, double *lr_scale,
                             double *weight_decay);
 
-/* Size of the state, bytes. */
+/* Size of the state and of what a step needs beside it, bytes. */
 size_t qkv_optimizer_bytes(const qkv_optimizer *o);
+
+/* Floating-point operations of the products of a step: Muon's; 0 of other kinds. */
+double qkv_optimizer_flops(const qkv_optimizer *o);
 
 /* ---- state, for checkpoints ---------------------------------------------------------------- */
 

@@ -87,6 +87,16 @@ void qkv_param_freeze(qkv_param *p, bool frozen);
 bool qkv_param_frozen(const qkv_param *p);
 void qkv_params_freeze(qkv_params *ps, bool frozen); /* all parameters */
 
+/* Declares p the weight of a hidden layer, which QKV_OPTIMIZER_MUON updates by matrices: n of them,
+ * one below the other, the i-th of rows[i] rows of p's first axis (packed queries, keys and
+ * values). Later axes count as one. Attention layers and blocks declare their own. QKV_E_ARGUMENT,
+ * and nothing changed: p has fewer than 2 axes, n is not in 1 .. QKV_PARAM_MATRICES, or the rows
+ * are 0 or do not add up to the axis. */
+enum { QKV_PARAM_MATRICES = 4 };
+qkv_status qkv_param_set_hidden(qkv_param *p, size_t n, const size_t *rows);
+/* Rows of matrix i; 0 past the last, so of matrix 0 if p was not declared. */
+size_t qkv_param_hidden(const qkv_param *p, size_t i);
+
 /* ---- the tape -------------------------------------------------------------------- */
 
 /* One thread uses a tape at a time. On failure *out is NULL. */
@@ -108,6 +118,12 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train);
  * products read fastest. The copy lasts until the parameters are destroyed, is shared by all tapes
  * with pack set, and is renewed when the weight changes. */
 void qkv_tape_pack(qkv_tape *t, bool pack);
+
+/* Makes inference batch-invariant (initially false): each row of a linear layer's result has the
+ * same bits whatever the number of rows, because one kernel computes any number of them: that of
+ * packed copies, which are then made at the first use, with qkv_tape_pack, else the one for few
+ * rows. What a sequence gets does not depend on who shares its batch. */
+void qkv_tape_batch_invariant(qkv_tape *t, bool invariant);
 
 /* Dropout depends on the seed, the step, the dropout id, and the sample's index in the global
  * batch, and on nothing else. The tape holds `samples` samples from first_sample on; for packed

@@ -27,11 +27,24 @@ qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *
 
 /* ---- products ---------------------------------------------------------------- */
 
-/* QKV_BF16_AUTO: is it to be measured still; how many times as fast as f32 it was. */
-bool qkv__context_bf16_open(const qkv_context *ctx);
-void qkv__context_bf16_measured(qkv_context *ctx, double gain);
-/* With AUTO training stays with what it was, if the machine can. Returns whether it is that now. */
-bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16);
+/* Kinds of products in training: in f32; of operands rounded to bf16 by our kernels for AVX-512 and
+ * for AMX; the same by the library's. */
+typedef enum {
+    QKV__PRODUCTS_F32, QKV__PRODUCTS_BF16, QKV__PRODUCTS_AMX, QKV__PRODUCTS_LIBRARY,
+    QKV__PRODUCTS_COUNT
+} qkv__products;
+const char *qkv__products_name(qkv__products kind);
+
+/* Does this context's machine have them? */
+bool qkv__products_exist(const qkv_context *ctx, qkv__products kind);
+/* What training uses; the first candidate while they are to be measured. */
+qkv__products qkv__context_products(const qkv_context *ctx);
+/* Bit i: kind i may be chosen. One bit: it is chosen. */
+unsigned qkv__context_candidates(const qkv_context *ctx);
+void qkv__context_choose(qkv_context *ctx, qkv__products kind);
+/* Training stays with the kind of that name, if the context's options allow it and the machine has
+ * it. Returns whether it is that now. */
+bool qkv__context_keep_products(qkv_context *ctx, const char *name);
 
 /* ---- memory ------------------------------------------------------------------ */
 
@@ -108,5 +121,6 @@ static inline uint64_t qkv__mix(uint64_t x)
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
+bool qkv__cpu_amx(void); /* AMX's tiles of bf16 too, and the system lets this process use them? */
 
 #endif

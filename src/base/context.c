@@ -14,7 +14,7 @@ struct qkv_context {
     const qkv__device *device;
     int threads;
     unsigned isa;
-    bool bf16, bf16_open; /* open: to be measured */
+    unsigned candidates; /* bits of qkv__products; several: to be measured */
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
@@ -89,9 +89,42 @@ qkv_context_options qkv_context_defaults(void)
     return (qkv_context_options){0};
 }
 
-static bool has_bf16(const qkv_context *ctx)
+static const char *const products_names[QKV__PRODUCTS_COUNT] = {"f32", "bf16", "bf16 (AMX)",
+                                                               "bf16 (oneDNN)"};
+
+const char *qkv__products_name(qkv__products kind) { return products_names[kind]; }
+
+bool qkv__products_exist(const qkv_context *ctx, qkv__products kind)
 {
-    return (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+#ifdef QKV_HAVE_DNNL
+    const bool library = true;
+#else
+    const bool library = false;
+#endif
+    bool bf16 = (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+    const bool exist[QKV__PRODUCTS_COUNT] = {
+        [QKV__PRODUCTS_F32] = true,
+        [QKV__PRODUCTS_BF16] = bf16,
+        [QKV__PRODUCTS_AMX] = bf16 && qkv__cpu_amx(),
+        [QKV__PRODUCTS_LIBRARY] = bf16 && library};
+    return exist[kind];
+}
+
+/* The kinds that the options ask for and the machine has; f32 where that is none. */
+static void allow_products(qkv_context *ctx, int products)
+{
+    enum { all = (1u << QKV__PRODUCTS_COUNT) - 1 };
+    static const unsigned asked[] = {
+        [QKV_PRODUCTS_F32] = 1u << QKV__PRODUCTS_F32,
+        [QKV_PRODUCTS_BF16] = all & ~(1u << QKV__PRODUCTS_F32),
+        [QKV_PRODUCTS_AUTO] = all};
+    ctx->options.products = products;
+    ctx->candidates = 0;
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        if (asked[products] >> i & 1 && qkv__products_exist(ctx, (qkv__products)i))
+            ctx->candidates |= 1u << i;
+    if (!ctx->candidates)
+        ctx->candidates = 1u << QKV__PRODUCTS_F32;
 }
 
 /* What the options ask for and the machine has. */
@@ -101,20 +134,23 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
     if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
         ctx->threads = omp_get_thread_limit();
     ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
-    ctx->options.bf16 = o->bf16;
-    ctx->bf16 = o->bf16 == QKV_BF16_ON && has_bf16(ctx);
-    ctx->bf16_open = o->bf16 == QKV_BF16_AUTO && has_bf16(ctx) && !ctx->options.meta;
+    allow_products(ctx, o->products);
+    if (ctx->options.meta) /* it cannot measure */
+        qkv__context_choose(ctx, qkv__context_products(ctx));
 }
 
 static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
-static bool valid_bf16(int bf16) { return bf16 >= QKV_BF16_OFF && bf16 <= QKV_BF16_AUTO; }
+static bool valid_products(int products)
+{
+    return products >= QKV_PRODUCTS_F32 && products <= QKV_PRODUCTS_AUTO;
+}
 
 qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
                                   const qkv__device *device)
 {
     *out = NULL;
     qkv_context_options o = options ? *options : qkv_context_defaults();
-    if (!valid_threads(o.threads) || !valid_bf16(o.bf16) || !o.alloc != !o.free)
+    if (!valid_threads(o.threads) || !valid_products(o.products) || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
         o.alloc = o.meta ? context_reserve : default_alloc;
@@ -131,15 +167,28 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
     return QKV_OK;
 }
 
+static qkv_status products_fail(qkv_context *ctx, int products)
+{
+    return qkv_fail(ctx, QKV_E_ARGUMENT,
+                    "products: QKV_PRODUCTS_F32, _BF16 or _AUTO expected, found %d", products);
+}
+
 qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options)
 {
     if (!valid_threads(options->threads))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
                         options->threads);
-    if (!valid_bf16(options->bf16))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "bf16: QKV_BF16_OFF, _ON or _AUTO expected, found %d",
-                        options->bf16);
+    if (!valid_products(options->products))
+        return products_fail(ctx, options->products);
     configure(ctx, options);
+    return QKV_OK;
+}
+
+qkv_status qkv_context_set_products(qkv_context *ctx, int products)
+{
+    if (!valid_products(products))
+        return products_fail(ctx, products);
+    allow_products(ctx, products);
     return QKV_OK;
 }
 
@@ -166,23 +215,36 @@ const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }
 qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
 int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
-bool qkv_context_bf16(const qkv_context *ctx) { return ctx->bf16; }
 const qkv__device *qkv__context_device(const qkv_context *ctx) { return ctx->device; }
-bool qkv__context_bf16_open(const qkv_context *ctx) { return ctx->bf16_open; }
+unsigned qkv__context_candidates(const qkv_context *ctx) { return ctx->candidates; }
 
-void qkv__context_bf16_measured(qkv_context *ctx, double gain)
+qkv__products qkv__context_products(const qkv_context *ctx)
 {
-    ctx->bf16 = gain > 1;
-    ctx->bf16_open = false;
+    unsigned i = QKV__PRODUCTS_F32;
+    while (!(ctx->candidates >> i & 1))
+        i++;
+    return (qkv__products)i;
 }
 
-bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16)
+int qkv_context_products(const qkv_context *ctx)
 {
-    if (ctx->options.bf16 == QKV_BF16_AUTO) {
-        ctx->bf16 = bf16 && has_bf16(ctx);
-        ctx->bf16_open = false;
-    }
-    return ctx->bf16 == bf16;
+    const unsigned f32 = 1u << QKV__PRODUCTS_F32;
+    return !(ctx->candidates & f32)  ? QKV_PRODUCTS_BF16
+           : ctx->candidates == f32 ? QKV_PRODUCTS_F32
+                                    : QKV_PRODUCTS_AUTO;
+}
+
+void qkv__context_choose(qkv_context *ctx, qkv__products kind) { ctx->candidates = 1u << kind; }
+
+bool qkv__context_keep_products(qkv_context *ctx, const char *name)
+{
+    allow_products(ctx, ctx->options.products);
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        if (ctx->candidates >> i & 1 && strcmp(products_names[i], name) == 0) {
+            qkv__context_choose(ctx, (qkv__products)i);
+            return true;
+        }
+    return false;
 }
 
 bool qkv__context_meta(const qkv_context *ctx) { return ctx->options.meta; }

@@ -116,7 +116,6 @@ static const qkv_preset presets[] = {
     {"flip", "true", NULL},
     {"cutmix", "1", NULL},
     {"mix", "0.5", NULL},
-    {"bf16", "true", "whichever is faster"},
     {NULL, NULL, NULL},
 };
 

@@ -97,7 +97,6 @@ static const qkv_preset presets[] = {
     {"flip", "true", NULL},
     {"jitter", "0.5", NULL},
     {"grey", "0.2", NULL},
-    {"bf16", "true", "whichever is faster"},
     {NULL, NULL, NULL},
 };
 

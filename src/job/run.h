@@ -60,7 +60,9 @@ typedef struct {
         "warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"                \
     }
 #define QKV__COMMON_PRESETS                                                                        \
-    {"minutes", NULL, "5 without --steps"}, { "bf16", "true", "whichever is faster" }
+    {                                                                                              \
+        "minutes", NULL, "5 without --steps"                                                       \
+    }
 
 /* What a kind brings. In this order, for a new run: read, write, begin; for one that goes on: open,
  * begin; in the end close. Those that are NULL have nothing to do. */

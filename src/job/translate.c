@@ -215,7 +215,6 @@ static const qkv_preset presets[] = {
     {"minutes", NULL, "5 without --steps"},
     {"dropout", "0.3", NULL},
     {"activation_function", "relu", NULL},
-    {"bf16", "true", "whichever is faster"},
     {NULL, NULL, NULL},
 };
 static const qkv__job_table tables[] = {

@@ -90,6 +90,9 @@ static qkv_status vqgan_read_data(qkv__run *base)
     if (!status && j->o.adversarial > 0 && !j->config.disc_layers)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
+    if (!status && base->t.optimizer.kind == QKV_OPTIMIZER_MUON) /* known before anything learns */
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--optimizer: muon updates the matrices of "
+                          "transformer blocks, and a VQGAN has none");
     if (!status)
         status = qkv__image_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
@@ -275,7 +278,7 @@ static const qkv_preset taming[] = {
     {"clip", "0", NULL},
     {"ema", "0", NULL},
     {"flip", "false", NULL},
-    {"bf16", "false", NULL},
+    {"dtype", "f32", NULL},
     {"codebook-weight", "1", NULL},
     {"commitment", "0.25", NULL},
     {"legacy", "true", NULL},

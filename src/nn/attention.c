@@ -41,6 +41,16 @@ static qkv_status mha_check(qkv_context *ctx, const qkv_mha_config *c, const cha
     return QKV_OK;
 }
 
+/* The matrices, as they are packed. q and kv: rows of a query's and of a key's. */
+static bool mha_declare(const qkv_mha_params *p, size_t q, size_t kv)
+{
+    const size_t out = qkv_param_dim(p->out_weight, 0), packed[] = {q, kv, kv};
+    bool declared = p->qkv_weight ? !qkv_param_set_hidden(p->qkv_weight, 3, packed)
+                                  : !qkv_param_set_hidden(p->q_weight, 1, &q) &&
+                                    !qkv_param_set_hidden(p->kv_weight, 2, packed + 1);
+    return declared && !qkv_param_set_hidden(p->out_weight, 1, &out);
+}
+
 qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char *name,
                         uint32_t dropout_id)
 {
@@ -68,10 +78,9 @@ qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char
                                         c->memory_width, c->qkv_bias)
                     : qkv__dense_params(ps, &p->qkv_weight, &p->qkv_bias, name, "qkv", q + 2 * kv,
                                         c->width, c->qkv_bias);
-    return made && qkv__dense_params(ps, &p->out_weight, &p->out_bias, name, "out", c->width, q,
-                                     c->out_bias)
-               ? m
-               : NULL;
+    made = made && qkv__dense_params(ps, &p->out_weight, &p->out_bias, name, "out", c->width, q,
+                                     c->out_bias);
+    return made && mha_declare(p, q, kv) ? m : NULL;
 }
 
 const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m) { return &m->p; }
@@ -174,11 +183,12 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     q = mha_place(m, t, "q", q);
     k = mha_place(m, t, "k", k);
     v = mha_place(m, t, "v", v);
-    if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
-        return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
                                .q_offsets = seq->offsets, .k_lengths = seq->lengths,
                                .bias = seq->bias, .mask = seq->mask};
+    if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v, &o, &k, &v)
+                              : qkv_kv_cache_append(t, cache, k, v, &k, &v)))
+        return NULL;
     return mha_attend(m, t, q, k, v, &o);
 }
 

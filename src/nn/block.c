@@ -122,6 +122,9 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
                           c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
         qkv__dense_params(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width,
                           c->ff_width, c->ff_bias);
+    const size_t up[] = {c->ff_width, c->ff_width};
+    made = made && !qkv_param_set_hidden(p->up_weight, c->gated ? 2 : 1, up) &&
+           !qkv_param_set_hidden(p->down_weight, 1, &c->width);
     return made ? b : NULL;
 }
 

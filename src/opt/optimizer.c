@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/device.h"
+#include "opt/muon.h"
 #include "tensor/make.h"
 #include "tensor/update.h"
 
@@ -20,30 +21,32 @@ static const rule rules_of[QKV_OPTIMIZER_COUNT] = {
                                {"square_avg", "momentum_buffer", "grad_avg"}},
     [QKV_OPTIMIZER_ADAM] = {QKV__UPDATE_ADAM, {"exp_avg", "exp_avg_sq"}},
     [QKV_OPTIMIZER_ADAMW] = {QKV__UPDATE_ADAMW, {"exp_avg", "exp_avg_sq"}},
+    [QKV_OPTIMIZER_MUON] = {QKV__UPDATE_MUON, {"momentum_buffer"}}, /* the rest is AdamW's */
 };
 
 typedef struct {
     qkv_param *p;
     bool member; /* neither excluded nor frozen when the optimiser was made */
+    qkv_optimizer_kind kind; /* the options', or AdamW where Muon leaves a parameter to it */
     double lr_scale, weight_decay;
-    qkv_real *state[QKV__UPDATE_STATES];
+    qkv_real *state[QKV__UPDATE_STATES]; /* NULL: not needed */
 } slot;
 
 struct qkv_optimizer {
     qkv_context *ctx;
     qkv_params *params;
     qkv_optimizer_options options;
-    bool keeps[QKV__UPDATE_STATES]; /* which states these options need */
-    size_t n, members, bytes;
+    size_t n, bytes;
     slot *slots;   /* (n), in the order of qkv_params_at */
     int32_t *step; /* (n) updates so far */
     qkv__arena *memory;
+    qkv_real *work; /* of Muon; NULL: another kind */
 };
 
 static const qkv_optimizer_rule decay_matrices = {NULL, 0, 1, 1.0, 0.0, false};
 const qkv_optimizer_rule *qkv_optimizer_decay_matrices(void) { return &decay_matrices; }
 
-static const char *const adam_fields[] = {"beta1", "beta2"};
+static const char *const decay_fields[] = {"beta1", "beta2", "muon_momentum"};
 
 static qkv_status optimizer_check(qkv_context *ctx, const qkv_optimizer_options *o)
 {
@@ -56,16 +59,18 @@ static qkv_status optimizer_check(qkv_context *ctx, const qkv_optimizer_options 
     } not_negative[] = {{"weight_decay", o->weight_decay},
                         {"momentum", o->momentum},
                         {"eps", o->eps},
-                        {"alpha", o->alpha}};
+                        {"alpha", o->alpha},
+                        {"muon_eps", o->muon_eps},
+                        {"adamw_lr_scale", o->adamw_lr_scale}};
     for (size_t i = 0; i < sizeof not_negative / sizeof *not_negative; i++)
         if (!(not_negative[i].value >= 0.0) || isinf(not_negative[i].value))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 or more expected",
                             name, not_negative[i].field, not_negative[i].value);
-    const double betas[] = {o->beta1, o->beta2};
-    for (size_t i = 0; i < 2; i++)
-        if (!(betas[i] >= 0.0 && betas[i] < 1.0))
+    const double decays[] = {o->beta1, o->beta2, o->muon_momentum};
+    for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
+        if (!(decays[i] >= 0.0 && decays[i] < 1.0))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
-                            name, adam_fields[i], betas[i], adam_fields[i]);
+                            name, decay_fields[i], decays[i], decay_fields[i]);
     if (o->kind != QKV_OPTIMIZER_SGD && o->eps == 0.0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: eps is 0, and a gradient of 0 would "
                         "be divided by it; start from qkv_optimizer_defaults", name);
@@ -77,19 +82,17 @@ static qkv_status optimizer_check(qkv_context *ctx, const qkv_optimizer_options 
                         "optimiser sgd: nesterov needs a momentum and no dampening; found "
                         "momentum %g, dampening %g",
                         o->momentum, o->dampening);
-    return QKV_OK;
+    return o->kind == QKV_OPTIMIZER_MUON ? qkv__muon_check(ctx, o) : QKV_OK;
 }
 
-static void choose_states(bool keeps[QKV__UPDATE_STATES], const qkv_optimizer_options *o)
+/* Does a parameter with this kind of update need its s-th state? */
+static bool keeps(const qkv_optimizer_options *o, qkv_optimizer_kind kind, int s)
 {
-    for (int s = 0; s < QKV__UPDATE_STATES; s++)
-        keeps[s] = rules_of[o->kind].state[s] != NULL;
-    if (o->kind == QKV_OPTIMIZER_SGD)
-        keeps[0] = o->momentum != 0.0;
-    if (o->kind == QKV_OPTIMIZER_RMSPROP) {
-        keeps[1] = o->momentum > 0.0;
-        keeps[2] = o->centered;
-    }
+    if (kind == QKV_OPTIMIZER_SGD && s == 0)
+        return o->momentum != 0.0;
+    if (kind == QKV_OPTIMIZER_RMSPROP && s > 0)
+        return s == 1 ? o->momentum > 0.0 : o->centered;
+    return rules_of[kind].state[s] != NULL;
 }
 
 static bool matches(const qkv_optimizer_rule *r, const qkv_param *p)
@@ -102,7 +105,7 @@ static bool matches(const qkv_optimizer_rule *r, const qkv_param *p)
 static slot slot_for(qkv_param *p, const qkv_optimizer_options *o,
                      const qkv_optimizer_rule *rules, size_t n)
 {
-    slot s = {p, !qkv_param_frozen(p), 1.0, o->weight_decay, {NULL}};
+    slot s = {p, !qkv_param_frozen(p), o->kind, 1.0, o->weight_decay, {NULL}};
     for (size_t i = 0; i < n; i++)
         if (matches(&rules[i], p)) {
             s.member = s.member && !rules[i].exclude;
@@ -111,18 +114,32 @@ static slot slot_for(qkv_param *p, const qkv_optimizer_options *o,
                 s.weight_decay = rules[i].weight_decay;
             break;
         }
+    if (o->kind == QKV_OPTIMIZER_MUON && !qkv_param_hidden(p, 0)) {
+        s.kind = QKV_OPTIMIZER_ADAMW;
+        s.lr_scale *= o->adamw_lr_scale;
+    }
     return s;
 }
 
-/* All state in one block; each member's arrays side by side, as a step reads them. */
+/* Bytes of the states of all members, and of the work that the largest of Muon's needs. */
+static void optimizer_count_bytes(qkv_optimizer *o, size_t *work)
+{
+    *work = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        const slot *x = &o->slots[i];
+        for (int s = 0; x->member && s < QKV__UPDATE_STATES; s++)
+            o->bytes += keeps(&o->options, x->kind, s) * qkv__state_bytes(qkv_param_count(x->p));
+        size_t need = x->member && x->kind == QKV_OPTIMIZER_MUON ? qkv__muon_work(x->p) : 0;
+        *work = need > *work ? need : *work;
+    }
+    o->bytes += *work ? qkv__state_bytes(*work) : 0;
+}
+
+/* All state in one block, each member's arrays side by side, as a step reads them; then work. */
 static qkv_status allocate_state(qkv_optimizer *o)
 {
-    size_t kept = 0;
-    for (int s = 0; s < QKV__UPDATE_STATES; s++)
-        kept += o->keeps[s];
-    for (size_t i = 0; i < o->n; i++)
-        if (o->slots[i].member)
-            o->bytes += kept * qkv__state_bytes(qkv_param_count(o->slots[i].p));
+    size_t work;
+    optimizer_count_bytes(o, &work);
     if (!o->bytes)
         return QKV_OK;
     if (qkv__arena_create_on(&o->memory, o->ctx, qkv__context_device(o->ctx), "optimiser"))
@@ -130,12 +147,15 @@ static qkv_status allocate_state(qkv_optimizer *o)
     char *at = qkv__arena_zalloc(o->memory, o->bytes);
     if (!at)
         return QKV_E_MEMORY;
-    for (size_t i = 0; i < o->n; i++)
-        for (int s = 0; o->slots[i].member && s < QKV__UPDATE_STATES; s++)
-            if (o->keeps[s]) {
-                o->slots[i].state[s] = (qkv_real *)(void *)at;
-                at += qkv__state_bytes(qkv_param_count(o->slots[i].p));
+    for (size_t i = 0; i < o->n; i++) {
+        slot *x = &o->slots[i];
+        for (int s = 0; x->member && s < QKV__UPDATE_STATES; s++)
+            if (keeps(&o->options, x->kind, s)) {
+                x->state[s] = (qkv_real *)(void *)at;
+                at += qkv__state_bytes(qkv_param_count(x->p));
             }
+    }
+    o->work = work ? (qkv_real *)(void *)at : NULL;
     return QKV_OK;
 }
 
@@ -160,11 +180,16 @@ qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind)
 {
     return (qkv_optimizer_options){
         .kind = kind,
-        .weight_decay = kind == QKV_OPTIMIZER_ADAMW ? 0.01 : 0.0,
+        .weight_decay = kind == QKV_OPTIMIZER_MUON ? 0.1 : kind == QKV_OPTIMIZER_ADAMW ? 0.01 : 0.0,
         .alpha = 0.99,
         .beta1 = 0.9,
         .beta2 = 0.999,
         .eps = 1e-8,
+        .muon_momentum = 0.95,
+        .muon_nesterov = true,
+        .muon_steps = 5,
+        .muon_eps = 1e-7,
+        .adamw_lr_scale = 1.0,
     };
 }
 
@@ -184,22 +209,22 @@ qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
     o->params = params;
     o->options = *options;
     o->n = qkv_params_count(params);
-    choose_states(o->keeps, options);
     o->slots = qkv_calloc(ctx, o->n, sizeof *o->slots);
     o->step = qkv_calloc(ctx, o->n, sizeof *o->step);
     if (!o->slots || !o->step)
-        goto failed;
-    for (size_t i = 0; i < o->n; i++) {
+        status = QKV_E_MEMORY;
+    for (size_t i = 0; i < o->n && !status; i++)
         o->slots[i] = slot_for(qkv_params_at(params, i), options, rules, n_rules);
-        o->members += o->slots[i].member;
-    }
-    if (allocate_state(o))
-        goto failed;
-    *out = o;
-    return QKV_OK;
-failed:
-    qkv_optimizer_destroy(o);
-    return QKV_E_MEMORY;
+    if (!status)
+        status = allocate_state(o);
+    if (!status && options->kind == QKV_OPTIMIZER_MUON && !o->work)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser muon: none of the parameters to train is "
+                          "the matrix of a hidden layer (qkv_param_set_hidden); use adamw");
+    if (status)
+        qkv_optimizer_destroy(o);
+    else
+        *out = o;
+    return status;
 }
 
 void qkv_optimizer_destroy(qkv_optimizer *o)
@@ -229,7 +254,6 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
     }
     const qkv_optimizer_options *op = &o->options;
     qkv__update u = {
-        .rule = rules_of[op->kind].update,
         .grad_scale = scale,
         .momentum = op->momentum,
         .dampening = op->dampening,
@@ -246,7 +270,11 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
         u.lr = args->lr * s->lr_scale;
         u.weight_decay = s->weight_decay;
         u.step = (uint64_t)++o->step[i];
-        qkv__param_update(s->p, &u, s->state);
+        u.rule = rules_of[s->kind].update;
+        if (s->kind != QKV_OPTIMIZER_MUON)
+            qkv__param_update(s->p, &u, s->state);
+        else if (!qkv__muon_update(s->p, op, &u, s->state[0], o->work))
+            return QKV_E_MEMORY;
     }
     return QKV_OK;
 }
@@ -269,12 +297,22 @@ bool qkv_optimizer_group_of(const qkv_optimizer *o, const qkv_param *p, double *
 
 size_t qkv_optimizer_bytes(const qkv_optimizer *o) { return o->bytes; }
 
+double qkv_optimizer_flops(const qkv_optimizer *o)
+{
+    double sum = 0;
+    for (size_t i = 0; i < o->n; i++)
+        if (o->slots[i].member && o->slots[i].kind == QKV_OPTIMIZER_MUON)
+            sum += qkv__muon_flops(o->slots[i].p, o->options.muon_steps);
+    return sum;
+}
+
 size_t qkv_optimizer_state_count(const qkv_optimizer *o)
 {
-    size_t kept = 0;
-    for (int s = 0; s < QKV__UPDATE_STATES; s++)
-        kept += o->keeps[s];
-    return 1 + kept * o->members;
+    size_t count = 1;
+    for (size_t i = 0; i < o->n; i++)
+        for (int s = 0; s < QKV__UPDATE_STATES; s++)
+            count += o->slots[i].state[s] != NULL;
+    return count;
 }
 
 qkv_state qkv_optimizer_state(qkv_optimizer *o, size_t i)
@@ -282,10 +320,11 @@ qkv_state qkv_optimizer_state(qkv_optimizer *o, size_t i)
     if (i == 0)
         return (qkv_state){NULL, "step", QKV_I32, 1, {o->n}, o->step, NULL};
     size_t left = i - 1;
-    for (size_t k = 0; k < o->n; k++)
-        for (int s = 0; o->slots[k].member && s < QKV__UPDATE_STATES; s++)
-            if (o->keeps[s] && left-- == 0)
-                return qkv__state_of(o->slots[k].p, rules_of[o->options.kind].state[s],
-                                     o->slots[k].state[s]);
+    for (size_t k = 0; k < o->n; k++) {
+        const slot *x = &o->slots[k];
+        for (int s = 0; s < QKV__UPDATE_STATES; s++)
+            if (x->state[s] && left-- == 0)
+                return qkv__state_of(x->p, rules_of[x->kind].state[s], x->state[s]);
+    }
     return (qkv_state){NULL, "none", QKV_REAL, 1, {0}, NULL, NULL};
 }

@@ -9,6 +9,12 @@ static const char *const optimizers[QKV_OPTIMIZER_COUNT + 1] = {
     [QKV_OPTIMIZER_RMSPROP] = "rmsprop",
     [QKV_OPTIMIZER_ADAM] = "adam",
     [QKV_OPTIMIZER_ADAMW] = "adamw",
+    [QKV_OPTIMIZER_MUON] = "muon",
+};
+static const char *const adjustments[QKV_MUON_ADJUST_COUNT + 1] = {
+    [QKV_MUON_MATCH_RMS_ADAMW] = "match-rms-adamw",
+    [QKV_MUON_ORIGINAL] = "original",
+    [QKV_MUON_SPECTRAL] = "spectral",
 };
 static const char *const schedules[QKV_SCHEDULE_COUNT + 1] = {
     [QKV_SCHEDULE_CONSTANT] = "constant",
@@ -34,16 +40,16 @@ static const qkv_option optimizer_rows[] = {
      .help = "rule that turns gradients into updates"},
     {.flag = "weight-decay", .key = "weight_decay", .type = QKV_OPT_REAL, .max = 100,
      .offset = offsetof(qkv_optimizer_options, weight_decay), .initial = "0.01",
-     .help = "pull of the weights towards zero; added to the gradient, but for adamw"},
+     .help = "pull of the weights towards zero; added to the gradient, but for adamw and muon"},
     {.flag = "beta1", .key = "beta1", .type = QKV_OPT_REAL, .max = 1, .flags = QKV_OPT_BELOW,
      .offset = offsetof(qkv_optimizer_options, beta1), .initial = "0.9",
-     .help = "adam, adamw: smoothing of the gradients"},
+     .help = "adam, adamw, muon's adamw: smoothing of the gradients"},
     {.flag = "beta2", .key = "beta2", .type = QKV_OPT_REAL, .max = 1, .flags = QKV_OPT_BELOW,
      .offset = offsetof(qkv_optimizer_options, beta2), .initial = "0.999",
-     .help = "adam, adamw: smoothing of their squares"},
+     .help = "adam, adamw, muon's adamw: smoothing of their squares"},
     {.flag = "eps", .key = "eps", .type = QKV_OPT_REAL, .max = 1,
      .offset = offsetof(qkv_optimizer_options, eps), .initial = "1e-8",
-     .help = "rmsprop, adam, adamw: added to the root of the squares"},
+     .help = "rmsprop, adam, adamw, muon's adamw: added to the root of the squares"},
     {.flag = "momentum", .key = "momentum", .type = QKV_OPT_REAL, .max = 10,
      .offset = offsetof(qkv_optimizer_options, momentum), .initial = "0",
      .help = "sgd, rmsprop: how much of the last step goes on"},
@@ -59,6 +65,26 @@ static const qkv_option optimizer_rows[] = {
     {.flag = "centered", .key = "centered", .type = QKV_OPT_BOOL,
      .offset = offsetof(qkv_optimizer_options, centered),
      .help = "rmsprop: divide by the standard deviation, not by the root of the squares"},
+    {.flag = "muon-momentum", .key = "muon_momentum", .type = QKV_OPT_REAL, .max = 1,
+     .flags = QKV_OPT_BELOW, .offset = offsetof(qkv_optimizer_options, muon_momentum),
+     .initial = "0.95", .help = "muon: smoothing of the gradients"},
+    {.flag = "muon-nesterov", .key = "muon_nesterov", .type = QKV_OPT_BOOL,
+     .offset = offsetof(qkv_optimizer_options, muon_nesterov), .initial = "true",
+     .help = "muon: momentum that looks one step ahead"},
+    {.flag = "muon-adjust", .key = "muon_adjust", .type = QKV_OPT_ENUM, .names = adjustments,
+     .offset = offsetof(qkv_optimizer_options, muon_adjust), .initial = "match-rms-adamw",
+     .help = "muon: factor of the learning rate for a matrix m x n: 0.2 sqrt(max(m, n)), which "
+             "suits the rates of adamw; sqrt(max(1, m / n)); sqrt(m / n)"},
+    {.flag = "muon-steps", .key = "muon_steps", .type = QKV_OPT_INT, .min = 1, .max = 99,
+     .offset = offsetof(qkv_optimizer_options, muon_steps), .initial = "5",
+     .help = "muon: steps of Newton-Schulz, which make a matrix orthogonal"},
+    {.flag = "muon-eps", .key = "muon_eps", .type = QKV_OPT_REAL, .max = 1,
+     .flags = QKV_OPT_ABOVE, .offset = offsetof(qkv_optimizer_options, muon_eps),
+     .initial = "1e-7", .help = "muon: smallest norm of a matrix that is divided by"},
+    {.flag = "adamw-lr-scale", .key = "adamw_lr_scale", .type = QKV_OPT_REAL, .max = 1e6,
+     .offset = offsetof(qkv_optimizer_options, adamw_lr_scale), .initial = "1",
+     .help = "muon: learning rate of what adamw updates (embeddings, output layer, norms, "
+             "biases), as a multiple of --lr"},
 };
 
 const qkv_option_table qkv__optimizer_table = {

@@ -4,12 +4,10 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
-#include <time.h>
 
 #include "base/device.h"
 #include "kernel/kernel.h"
 
-enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 }; /* of products that choose between types */
 enum { PEAK_SIZE = 2048, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
@@ -47,7 +45,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     const size_t bytes = 3 * n * sizeof(qkv_real);
     qkv_real *c = device->alloc(ctx, bytes), *first = c ? qkv__map(ctx, c, bytes) : NULL;
     if (first) {
-        (void)qkv_machine_bf16(ctx);
+        (void)qkv_machine_products(ctx);
         const qkv_kernels *k = qkv__kernels_of(ctx, true);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
@@ -87,52 +85,6 @@ size_t qkv_machine_product_bytes(qkv_context *ctx)
     device->free(ctx, c);
     qkv__arena_destroy(e.scratch);
     return grown;
-}
-
-static double processor_time(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
-/* Of one thread: a layer's output, and its weights' gradient. */
-static double time_layer(const qkv_kernels *k, qkv_exec *e, qkv_real *x, qkv_real *w, qkv_real *y)
-{
-    double start = processor_time();
-    k->gemm(e, y, x, w, &(qkv_k_gemm_args){.tb = true, .m = ROWS, .n = OUT, .k = IN, .lda = IN,
-                                           .ldb = IN, .ldc = OUT});
-    k->gemm(e, w, y, x, &(qkv_k_gemm_args){.ta = true, .m = OUT, .n = IN, .k = ROWS, .lda = OUT,
-                                           .ldb = IN, .ldc = IN});
-    return processor_time() - start;
-}
-
-bool qkv_machine_bf16(qkv_context *ctx)
-{
-    const size_t x = ROWS * IN, w = OUT * IN, y = ROWS * OUT;
-    qkv_exec e = qkv__exec_of(ctx, NULL);
-    qkv_real *data = NULL;
-    if (!qkv__context_bf16_open(ctx))
-        return qkv_context_bf16(ctx);
-    e.threads = 1;
-    if (!qkv__arena_create(&e.scratch, ctx, "scratch"))
-        data = qkv_malloc(ctx, (x + w + y) * sizeof *data);
-    double best[2] = {1, 1}; /* seconds: f32, bf16 */
-    for (int i = 0; data && i < 2 * TRIES; i++) {
-        unsigned isa = qkv_context_isa(ctx) | (i % 2 ? QKV__BF16 : 0);
-        machine_fill(data, x + w, 1);
-        double seconds = time_layer(qkv__kernels(isa), &e, data, data + x, data + x + w);
-        best[i % 2] = seconds < best[i % 2] ? seconds : best[i % 2];
-        qkv__arena_reset(e.scratch);
-    }
-    double gain = best[0] / best[1]; /* 1: without memory */
-    qkv__context_bf16_measured(ctx, gain);
-    if (data)
-        qkv__note(ctx, "products in %s: here %.1f times as fast as in %s",
-                  gain > 1 ? "bf16" : "f32", gain > 1 ? gain : 1 / gain, gain > 1 ? "f32" : "bf16");
-    qkv_free(ctx, data);
-    qkv__arena_destroy(e.scratch);
-    return qkv_context_bf16(ctx);
 }
 
 /* Everything read once, by each thread its part, as STREAMS runs side by side. A word of each line

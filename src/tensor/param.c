@@ -188,6 +188,27 @@ void qkv_params_freeze(qkv_params *ps, bool frozen)
         qkv_param_freeze(ps->list[i], frozen);
 }
 
+qkv_status qkv_param_set_hidden(qkv_param *p, size_t n, const size_t *rows)
+{
+    size_t left = p->ndim > 1 ? p->shape[0] : 0;
+    bool fits = left && n >= 1 && n <= QKV_PARAM_MATRICES;
+    for (size_t i = 0; i < n && fits; i++) {
+        fits = rows[i] && rows[i] <= left;
+        left -= rows[i];
+    }
+    if (!fits || left)
+        return qkv_fail(p->owner->ctx, QKV_E_ARGUMENT, "%s: 1 to %d matrices expected whose rows "
+                        "add up to its first axis of two at least", p->name, QKV_PARAM_MATRICES);
+    for (size_t i = 0; i < QKV_PARAM_MATRICES; i++)
+        p->matrix_rows[i] = i < n ? rows[i] : 0;
+    return QKV_OK;
+}
+
+size_t qkv_param_hidden(const qkv_param *p, size_t i)
+{
+    return i < QKV_PARAM_MATRICES ? p->matrix_rows[i] : 0;
+}
+
 qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
 qkv_context *qkv__param_context(const qkv_param *p) { return p->owner->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
@@ -230,7 +251,7 @@ static bool param_pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
 }
 
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
-                       const qkv_exec *e)
+                       const qkv_exec *e, bool now)
 {
     *out = NULL;
     if (p->packed_version != p->version) {
@@ -238,7 +259,7 @@ bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
         p->has_packed = false;
         p->unpacked_uses = 0;
     }
-    if (!p->has_packed && p->unpacked_uses < PACK_AFTER)
+    if (!p->has_packed && !now && p->unpacked_uses < PACK_AFTER)
         p->unpacked_uses++;
     else if (!p->has_packed && !param_pack(p, k, e))
         return false;

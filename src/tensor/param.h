@@ -21,6 +21,7 @@ struct qkv_param {
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
+    size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
     uint64_t version, grad_version; /* count changes of data and of grad */
     qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */
     qkv_real *packed; /* a copy in the order of qkv_k_pack_fn; made on first use */
@@ -38,9 +39,9 @@ const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);
 
 /* A matrix as kernels for packed weights take it; *out is NULL until products have asked for its
- * present values so often that the copy will pay. False: no memory. */
+ * present values so often that the copy will pay, or now. False: no memory. */
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
-                       const qkv_exec *e);
+                       const qkv_exec *e, bool now);
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);

@@ -23,7 +23,7 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
-    (void)qkv_machine_bf16(ctx);
+    (void)qkv_machine_products(ctx);
     t->k = qkv__kernels_of(ctx, true);
     t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;
@@ -94,6 +94,7 @@ bool qkv__trains(const qkv_tape *t) { return t->train; }
 bool qkv__recomputes(const qkv_tape *t) { return t->recompute && t->record; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 void qkv_tape_recompute(qkv_tape *t, bool recompute) { t->recompute = recompute; }
+void qkv_tape_batch_invariant(qkv_tape *t, bool invariant) { t->invariant = invariant; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
 

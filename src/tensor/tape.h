@@ -123,7 +123,7 @@ struct qkv_tape {
     uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
     uint64_t regions;
     const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */
-    bool record, train, pack, recompute;
+    bool record, train, pack, invariant, recompute;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
     qkv__node *first, *last;

@@ -9,7 +9,8 @@ typedef enum {
     QKV__UPDATE_SGD,
     QKV__UPDATE_RMSPROP,
     QKV__UPDATE_ADAM,
-    QKV__UPDATE_ADAMW
+    QKV__UPDATE_ADAMW,
+    QKV__UPDATE_MUON /* not for qkv__param_update */
 } qkv__update_rule;
 
 enum { QKV__UPDATE_STATES = 3 };
@@ -30,6 +31,29 @@ typedef struct {
  * gradients}, adam and adamw {mean of gradients, mean of squares}. */
 void qkv__param_update(qkv_param *p, const qkv__update *u,
                        qkv_real *const state[QKV__UPDATE_STATES]);
+
+/* ---- Muon, in the parts that a parameter of several matrices takes ---- */
+
+/* buffer += (1 - momentum) (grad_scale g - buffer). out: the buffer, or what Nesterov's momentum
+ * makes of it, grad_scale g + momentum (buffer - grad_scale g). Both are of p's size. */
+void qkv__param_momentum(qkv_param *p, qkv_real *buffer, qkv_real *out, double grad_scale,
+                         double momentum, bool nesterov);
+
+/* Numbers of work that qkv__orthogonalize takes, and floating-point operations of its products. */
+size_t qkv__orthogonalize_work(size_t rows, size_t columns);
+double qkv__orthogonalize_flops(size_t rows, size_t columns, int steps);
+
+/* The steps of Newton-Schulz's iteration from x / max(|x|, eps): the matrix with x's singular
+ * vectors and singular values near 1. It lies in x or in work, whose other contents are lost. p:
+ * whose kernels to use. NULL: out of memory. */
+qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_t columns,
+                             int steps, double eps, qkv_real *work);
+
+/* p = keep p + rate x for n elements of p from element `from` on. */
+void qkv__param_add(qkv_param *p, size_t from, const qkv_real *x, double keep, double rate,
+                    size_t n);
+
+/* ---- norms and averages ---- */
 
 /* Sum of squares of the gradient, in an order that depends on its size and the team's alone;
  * 0 without one. */

@@ -64,7 +64,7 @@ static void put_machine(const qkv__loop *l, qkv_json_writer *w)
     qkv_json_begin_object(w, "machine");
     qkv_json_put_string(w, "cpu", qkv_machine_cpu());
     qkv_json_put_int(w, "threads", qkv_context_threads(l->ctx));
-    qkv_json_put_bool(w, "bf16", qkv_context_bf16(l->ctx));
+    qkv_json_put_string(w, "products", qkv_machine_products(l->ctx));
     qkv_json_end_object(w);
 }
 

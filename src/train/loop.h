@@ -94,6 +94,8 @@ bool qkv__plan_evaluates_all(const qkv__loop *l);
 /* ---- tell.c ---- */
 void qkv__rates(qkv__loop *l, qkv_train_event *e); /* units_per_s, gflops, peak_gflops of e */
 void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_metrics *m, bool best);
+/* A note if Muon's products are a large share of an update's. */
+void qkv__tell_optimizer(const qkv__loop *l);
 void qkv__tell_sample(qkv__loop *l, const qkv_sample *s);
 
 /* ---- evaluate.c: evaluations ---- */

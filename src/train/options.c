@@ -4,6 +4,8 @@
 
 #define FIELD(member) .offset = offsetof(qkv_train_options, member)
 
+static const char *const options_dtypes[] = {"f32", "bf16", "auto", NULL}; /* QKV_PRODUCTS_* */
+
 static const qkv_option rows[] = {
     {.flag = "steps", .key = "steps", .type = QKV_OPT_SIZE, .max = 1e12, FIELD(steps),
      .initial = "0", .help = "updates to make; 0: as many as fit into --minutes"},
@@ -17,6 +19,10 @@ static const qkv_option rows[] = {
     {.flag = "recompute", .key = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
      .help = "compute each block again in the backward pass instead of keeping its activations: "
              "less memory, about a third more time, the same bits"},
+    {.flag = "dtype", .key = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype),
+     .names = options_dtypes, .initial = "auto",
+     .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
+             "is faster here"},
     {.flag = "clip", .key = "clip", .type = QKV_OPT_REAL, .max = 1e9, FIELD(clip),
      .initial = "1", .help = "largest norm of the gradient; 0: any"},
     {.flag = "ema", .key = "ema", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,

@@ -53,11 +53,12 @@ qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
     *out = (qkv_memory_prediction){0};
     options.threads = qkv_context_threads(ctx);
     options.isa = qkv_context_isa(ctx);
-    options.bf16 = qkv_machine_bf16(ctx) ? QKV_BF16_ON : QKV_BF16_OFF;
     options.meta = true;
     out->process = qkv_machine_rss() + qkv_machine_product_bytes(ctx);
     if (qkv_context_create(&p.ctx, &options))
         return qkv_fail(ctx, QKV_E_MEMORY, "out of memory");
+    (void)qkv_machine_products(ctx);
+    qkv__context_choose(p.ctx, qkv__context_products(ctx));
     qkv_status status = predict_lay_out(&p, step, optimizer ? optimizer : &usual, out);
     if (status) {
         (void)qkv_fail(ctx, status, "%s", qkv_context_message(p.ctx));

@@ -84,7 +84,7 @@ static void put_place(const qkv__loop *l, qkv_json_writer *w)
     qkv_json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
     qkv_json_put_real(w, "smooth_loss", l->smooth_loss);
     qkv_json_put_bool(w, "finished", l->finished);
-    qkv_json_put_bool(w, "bf16", qkv_context_bf16(l->ctx));
+    qkv_json_put_string(w, "products", qkv_machine_products(l->ctx));
     qkv__settings_put(l, w);
     qkv_json_end_object(w);
 }
@@ -115,15 +115,18 @@ static qkv_status get_plans(qkv__loop *l, const qkv__json *j)
 }
 
 /* What products the run began with: it stays with them, unless somebody says otherwise. */
-static qkv_status get_bf16(const qkv__loop *l, const qkv__json *j)
+static qkv_status get_products(const qkv__loop *l, const qkv__json *j)
 {
-    if (!qkv__json_has(j, "bf16"))
-        return QKV_OK; /* saved before runs said it */
-    bool was;
-    qkv_status status = qkv__json_get_bool(j, "bf16", &was);
-    if (!status && !qkv__context_bf16_keep(l->ctx, was))
+    const char *was = NULL;
+    bool bf16 = false; /* what earlier versions saved */
+    qkv_status status = qkv__json_opt_string(j, "products", &was);
+    if (!status && !was && qkv__json_has(j, "bf16")) {
+        status = qkv__json_get_bool(j, "bf16", &bf16);
+        was = qkv__products_name(bf16 ? QKV__PRODUCTS_BF16 : QKV__PRODUCTS_F32);
+    }
+    if (!status && was && !qkv__context_keep_products(l->ctx, was))
         qkv__note(l->ctx, "note: products are in %s, were in %s when this run was saved",
-                  was ? "f32" : "bf16", was ? "bf16" : "f32");
+                  qkv_machine_products(l->ctx), was);
     return status;
 }
 
@@ -153,7 +156,7 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         !(status = qkv__json_get_real(&j, "smooth_loss", -inf, inf, &l->smooth_loss)))
         status = qkv__json_get_bool(&j, "finished", &l->finished);
     if (!status && !l->finished)
-        status = get_bf16(l, &j);
+        status = get_products(l, &j);
     if (!status && !l->finished)
         status = qkv__settings_compare(l, &j);
     if (!l->o.steps) /* what a time budget allowed */

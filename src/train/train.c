@@ -184,6 +184,7 @@ static bool out_of_patience(const qkv__loop *l)
 static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
+    qkv__tell_optimizer(l);
     if (l->step == 0)
         status = qkv__evaluate_untrained(l);
     l->mark = qkv_now();
@@ -242,6 +243,8 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
     if (!status)
         status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
                                       qkv_optimizer_decay_matrices(), 1);
+    if (!status)
+        status = qkv_context_set_products(l->ctx, l->o.dtype);
     if (!status && l->o.ema > 0)
         status = qkv_average_create(&l->average, l->params, &average);
     if (!status)

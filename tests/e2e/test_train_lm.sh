@@ -102,6 +102,14 @@ train --steps 50 --lr 1e5 --warmup 0 --out nan && fail "a diverging run succeede
 grep -qE '^qkv: step [0-9]+: (the gradient of )?[a-z0-9_.]+ is not finite$' notes ||
     fail "$(cat notes)"
 
+# Muon learns, says what it costs, and keeps its own state.
+train --steps 40 --optimizer muon --out muon || fail "--optimizer muon: $(cat notes)"
+awk "BEGIN { exit !($(field loss answer) < $(first_loss muon) - 0.5) }" || fail "$(cat answer)"
+grep -qE "^note: muon's Newton-Schulz iteration is [0-9]+ % of an update's arithmetic" notes ||
+    fail "its share is not told: $(cat notes)"
+train --steps 1 --optimizer muon --muon-adjust fast --out wrong
+[ $? -eq 2 ] || fail "--muon-adjust fast: $(cat notes)"
+
 # A time budget: the plan is told, and all of it ends.
 train --minutes 0.03 --out time || fail "$(cat notes)"
 grep -q '^plan: [0-9]* updates in 0.03 minutes' notes || fail "$(cat notes)"

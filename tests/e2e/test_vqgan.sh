@@ -84,7 +84,7 @@ short="$short --set n_embed=64"
 {
     "$QKV" train vqgan $short $small --recipe taming --out t1 2>notes || fail "taming: $(cat notes)"
     "$QKV" train vqgan $short $small --batch 5 --lr 2.25e-5 --schedule constant --warmup 0 \
-        --clip 0 --no-flip --no-bf16 --legacy --no-revive --code-decay 0 --adversarial 0.8 \
+        --clip 0 --no-flip --dtype f32 --legacy --no-revive --code-decay 0 --adversarial 0.8 \
         --disc-start 10000 --disc-ramp 0 --beta1 0.5 --beta2 0.9 \
         --second-forward --lpips t1/train/perceptual --out t2 2>notes ||
         fail "as taming: $(cat notes)"
@@ -116,6 +116,7 @@ awk 'BEGIN { for (i = 0; i < 40000; i++) printf "%s7", i ? "," : ""; print "" }'
     refused 1 'lpips/config.json' train vqgan $run --lpips lpips --out new --quiet
     refused 1 '24 cannot be halved' train vqgan $run --recipe taming --set resolution=24 \
         --out new --quiet
+    refused 1 '--optimizer: muon' train vqgan $run --model nano --optimizer muon --out new --quiet
     refused 2 'unknown option --mixup' train vqgan $run --mixup 1 --out new
 }
 [ ! -e new ] || fail "something was written"

@@ -1,7 +1,7 @@
 /* A network and a loss of a program's own, with an op of its own and dropout, get from the loop
  * what the library's have: a run that is stopped and resumed ends with the bits of one that was
- * not, in one pass a batch or several; what was saved is what was evaluated best; probes see its
- * tensors. */
+ * not, in one pass a batch or several, with AdamW and with Muon; what was saved is what was
+ * evaluated best; probes see its tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,8 @@ static qkv_status make(qkv_model *m)
     network *n = qkv_model_self(m);
     (void)qkv_linear_create(&n->first, qkv_model_params(m), "first", IN, HIDDEN);
     (void)qkv_linear_create(&n->second, qkv_model_params(m), "second", HIDDEN, 1);
-    return QKV_OK;
+    const size_t rows[] = {HIDDEN / 2, HIDDEN / 2};
+    return qkv_param_set_hidden(n->first.weight, 2, rows);
 }
 
 /* y = x + sin^2(x) (Ziyin et al. 2020); its derivative is saved. */
@@ -95,8 +96,10 @@ static bool until(void *user, const qkv_train_event *e)
     return e->kind != QKV_TRAIN_STEP || e->step < *(const uint64_t *)user;
 }
 
-static qkv_model *run(const char *dir, bool resume, uint64_t step, size_t parts, double ema)
+static qkv_model *run(const char *dir, bool resume, uint64_t step, size_t parts, double ema,
+                      qkv_optimizer_kind kind)
 {
+    const qkv_optimizer_options optimizer = qkv_optimizer_defaults(kind);
     qkv_model *m;
     qkv_train_options o = qkv_train_defaults();
     qkv_train_result result;
@@ -109,7 +112,7 @@ static qkv_model *run(const char *dir, bool resume, uint64_t step, size_t parts,
     assert_int_equal(qkv_model_create(&m, ctx, &own, NULL), QKV_OK);
     assert_int_equal(qkv_model_init(m, resume ? 99 : 1), QKV_OK); /* a checkpoint has it all */
     qkv_task task = {&task_type, qkv_model_self(m), m, 5, true};
-    if (qkv_train(&task, &o, NULL, NULL, dir, resume, until, &step, &result))
+    if (qkv_train(&task, &o, &optimizer, NULL, dir, resume, until, &step, &result))
         fail_msg("%s", qkv_context_message(ctx));
     assert_int_equal(result.step, step);
     return m;
@@ -133,19 +136,25 @@ static void resumed_is_straight(void **state)
         size_t parts;
         double ema;
         uint64_t stops[3];
-    } runs[] = {{1, 0, {0}}, {1, 0.9, {10}}, {3, 0.9, {1, 13, 29}}};
+        qkv_optimizer_kind kind;
+    } runs[] = {{1, 0, {0}, QKV_OPTIMIZER_ADAMW},
+                {1, 0.9, {10}, QKV_OPTIMIZER_ADAMW},
+                {3, 0.9, {1, 13, 29}, QKV_OPTIMIZER_ADAMW},
+                {3, 0.9, {1, 13, 29}, QKV_OPTIMIZER_MUON}};
     assert_int_equal(qkv_model_type_register(ctx, &own), QKV_OK);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char straight[PATH_BYTES + 16], stopped[PATH_BYTES + 16];
         snprintf(straight, sizeof straight, "%s/straight%zu", folder, i);
         snprintf(stopped, sizeof stopped, "%s/stopped%zu", folder, i);
-        qkv_model *a = run(straight, false, STEPS, runs[i].parts, runs[i].ema), *b, *c;
+        qkv_model *a = run(straight, false, STEPS, runs[i].parts, runs[i].ema, runs[i].kind);
+        qkv_model *b, *c;
         for (size_t k = 0; k < 3 && runs[i].stops[k]; k++) {
-            b = run(stopped, k > 0, runs[i].stops[k], runs[i].parts, runs[i].ema);
+            b = run(stopped, k > 0, runs[i].stops[k], runs[i].parts, runs[i].ema, runs[i].kind);
             assert_false(same(a, b));
             qkv_model_destroy(b);
         }
-        b = run(stopped, runs[i].stops[0] > 0, STEPS, runs[i].parts, runs[i].ema);
+        b = run(stopped, runs[i].stops[0] > 0, STEPS, runs[i].parts, runs[i].ema,
+                runs[i].kind);
         assert_true(same(a, b));
         assert_int_equal(qkv_hub_load(&c, ctx, stopped), QKV_OK);
         qkv_model_destroy(b);

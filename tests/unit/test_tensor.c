@@ -192,12 +192,12 @@ static void test_errors_are_sticky(void **state)
 
 /* (64, 64) of numbers that bf16 does not have, times itself, as a tape does it that records or
  * does not. */
-static void square(qkv_real *y, int bf16, bool record)
+static void square(qkv_real *y, int products, bool record)
 {
     enum { N = 64 };
     qkv_context *ctx;
     qkv_tape *t;
-    qkv_context_options o = {.threads = 1, .bf16 = bf16};
+    qkv_context_options o = {.threads = 1, .products = products};
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_tape_mode(t, record, false);
@@ -215,10 +215,10 @@ static void test_bf16_is_for_training(void **state)
     enum { N = 64 * 64 };
     qkv_real f32[N], y[N];
     (void)state;
-    square(f32, QKV_BF16_OFF, true);
-    square(y, QKV_BF16_ON, false);
+    square(f32, QKV_PRODUCTS_F32, true);
+    square(y, QKV_PRODUCTS_BF16, false);
     assert_memory_equal(y, f32, sizeof y);
-    square(y, QKV_BF16_ON, true);
+    square(y, QKV_PRODUCTS_BF16, true);
     size_t differ = 0;
     for (size_t i = 0; i < N; i++) {
         differ += y[i] != f32[i];
@@ -227,47 +227,62 @@ static void test_bf16_is_for_training(void **state)
     assert_true(differ > 0 || !qkv__cpu_bf16());
 }
 
-/* Keeps the first letter of what products are in. */
+/* Keeps the name of the kind that products are in. */
 static bool hear(void *user, const qkv_event *event)
 {
-    char *said = user;
-    (void)sscanf(event->text, "products in %c", said);
+    (void)sscanf(event->text, "products in %19[^;]", (char *)user);
     return true;
 }
 
 /* The first tape measures; what it found stays, unless a run goes on that had something else. */
-static void test_bf16_by_itself(void **state)
+static void test_fastest_products(void **state)
 {
     (void)state;
     qkv_context *ctx;
     qkv_tape *t;
-    qkv_context_options o = {.threads = 1, .bf16 = QKV_BF16_AUTO + 1};
+    qkv_context_options o = {.threads = 1, .products = QKV_PRODUCTS_AUTO + 1};
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_E_ARGUMENT);
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_context_configure(ctx, &o), QKV_E_ARGUMENT);
-    o.bf16 = QKV_BF16_AUTO;
+    assert_int_equal(qkv_context_set_products(ctx, -1), QKV_E_ARGUMENT);
+    o.products = QKV_PRODUCTS_AUTO;
     assert_int_equal(qkv_context_configure(ctx, &o), QKV_OK);
-    char said = 0;
-    qkv_context_on_event(ctx, hear, &said);
-    assert_false(qkv_context_bf16(ctx));
-    assert_true(qkv__context_bf16_open(ctx) == qkv__cpu_bf16());
+    char said[20] = "";
+    qkv_context_on_event(ctx, hear, said);
+    assert_int_equal(qkv_context_products(ctx),
+                     qkv__cpu_bf16() ? QKV_PRODUCTS_AUTO : QKV_PRODUCTS_F32);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_tape_destroy(t);
-    assert_false(qkv__context_bf16_open(ctx));
-    bool faster = qkv_context_bf16(ctx);
-    assert_true(said == (qkv__cpu_bf16() ? faster ? 'b' : 'f' : 0));
-    assert_true(qkv_machine_bf16(ctx) == faster);
-    for (int was = 0; was < 2; was++) {
-        assert_true(qkv__context_bf16_keep(ctx, was) == (!was || qkv__cpu_bf16()));
-        assert_true(qkv_machine_bf16(ctx) == (was && qkv__cpu_bf16()));
+    const char *kind = qkv_machine_products(ctx);
+    assert_int_equal(qkv_context_products(ctx),
+                     strcmp(kind, "f32") == 0 ? QKV_PRODUCTS_F32 : QKV_PRODUCTS_BF16);
+    assert_string_equal(said, qkv__cpu_bf16() ? kind : "");
+    for (int i = 0; i < QKV__PRODUCTS_COUNT; i++) {
+        const char *was = qkv__products_name((qkv__products)i);
+        bool exists = qkv__products_exist(ctx, (qkv__products)i);
+        assert_true(qkv__context_keep_products(ctx, was) == exists);
+        if (exists)
+            assert_string_equal(qkv_machine_products(ctx), was);
     }
+    assert_false(qkv__context_keep_products(ctx, "f8"));
+    assert_int_equal(qkv_context_set_products(ctx, QKV_PRODUCTS_F32), QKV_OK);
+    assert_false(qkv__context_keep_products(ctx, "bf16")); /* somebody said so */
+    assert_string_equal(qkv_machine_products(ctx), "f32");
     qkv_context_destroy(ctx);
+}
 
-    o.bf16 = QKV_BF16_OFF; /* somebody said so */
-    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
-    assert_false(qkv__context_bf16_keep(ctx, true));
-    assert_false(qkv_machine_bf16(ctx));
-    qkv_context_destroy(ctx);
+/* Every kind is timed, f32 first, and the context's choice stays. */
+static void test_products_rates(void **state)
+{
+    fixture *f = *state;
+    qkv_products_rate rates[QKV_PRODUCTS_KINDS];
+    size_t n = qkv_machine_products_rates(f->ctx, rates);
+    assert_in_range(n, 1, QKV_PRODUCTS_KINDS);
+    assert_true(n > 1 || !qkv__cpu_bf16());
+    assert_string_equal(rates[0].name, "f32");
+    for (size_t i = 0; i < n; i++)
+        assert_true(rates[i].flops > 1e6 && rates[i].flops < 1e15);
+    assert_int_equal(qkv_context_products(f->ctx), QKV_PRODUCTS_F32);
 }
 
 int main(void)
@@ -277,7 +292,8 @@ int main(void)
         TEST(test_small_views), TEST(test_ids),                TEST(test_patchify),
         TEST(test_eight_axes),  TEST(test_errors_name_shapes), TEST(test_errors_are_sticky),
         cmocka_unit_test(test_bf16_is_for_training),
-        cmocka_unit_test(test_bf16_by_itself),
+        cmocka_unit_test(test_fastest_products),
+        TEST(test_products_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

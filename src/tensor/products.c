@@ -1,0 +1,98 @@
+/* products.c - which kind of products training uses here: the fastest of those that the context
+ * allows, found by timing them. A processor's list of instructions does not tell: on some
+ * processors bf16 products run at half the rate of f32. */
+#include <stdio.h>
+#include <time.h>
+
+#include "kernel/kernel.h"
+#include "qkv/machine.h"
+
+/* Sizes of the products timed, and how often each kind is timed: the best counts. */
+enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 };
+static const double operations = 2.0 * 2 * ROWS * IN * OUT;
+
+static double processor_time(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+/* Of one thread: a layer's output, and its weights' gradient. */
+static double time_layer(const qkv_kernels *k, qkv_exec *e, qkv_real *x, qkv_real *w, qkv_real *y)
+{
+    double start = processor_time();
+    k->gemm(e, y, x, w, &(qkv_k_gemm_args){.tb = true, .m = ROWS, .n = OUT, .k = IN, .lda = IN,
+                                           .ldb = IN, .ldc = OUT});
+    k->gemm(e, w, y, x, &(qkv_k_gemm_args){.ta = true, .m = OUT, .n = IN, .k = ROWS, .lda = OUT,
+                                           .ldb = IN, .ldc = IN});
+    return processor_time() - start;
+}
+
+/* Least seconds of each kind among `kinds` (bits); other places stay. The clock is one thread's
+ * processor time, because other programs on the machine would otherwise choose. */
+static qkv_status time_kinds(qkv_context *ctx, unsigned kinds, double best[QKV__PRODUCTS_COUNT])
+{
+    const size_t x = ROWS * IN, w = OUT * IN, y = ROWS * OUT;
+    qkv_exec e = qkv__exec_of(ctx, NULL);
+    e.threads = 1;
+    qkv_status status = qkv__arena_create(&e.scratch, ctx, "scratch");
+    qkv_real *data = status ? NULL : qkv_malloc(ctx, (x + w + y) * sizeof *data);
+    for (unsigned i = 0; data && i < QKV__PRODUCTS_COUNT * TRIES; i++) {
+        unsigned kind = i % QKV__PRODUCTS_COUNT;
+        if (!(kinds >> kind & 1))
+            continue;
+        for (size_t j = 0; j < x + w; j++)
+            data[j] = (qkv_real)(j % 17) / 16;
+        const qkv_kernels *k = qkv__kernels(qkv_context_isa(ctx) |
+                                            qkv__products_isa((qkv__products)kind));
+        double seconds = time_layer(k, &e, data, data + x, data + x + w);
+        best[kind] = i < QKV__PRODUCTS_COUNT || seconds < best[kind] ? seconds : best[kind];
+        qkv__arena_reset(e.scratch);
+    }
+    qkv_free(ctx, data);
+    qkv__arena_destroy(e.scratch);
+    return data ? QKV_OK : QKV_E_MEMORY;
+}
+
+size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_PRODUCTS_KINDS])
+{
+    double seconds[QKV__PRODUCTS_COUNT];
+    unsigned kinds = 0;
+    size_t count = 0;
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        kinds |= (unsigned)qkv__products_exist(ctx, (qkv__products)i) << i;
+    if (time_kinds(ctx, kinds, seconds))
+        return 0;
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        if (kinds >> i & 1)
+            rates[count++] = (qkv_products_rate){qkv__products_name((qkv__products)i),
+                                                 operations / seconds[i]};
+    return count;
+}
+
+const char *qkv_machine_products(qkv_context *ctx)
+{
+    const unsigned kinds = qkv__context_candidates(ctx);
+    qkv__products fastest = qkv__context_products(ctx);
+    double seconds[QKV__PRODUCTS_COUNT];
+    if (!(kinds & (kinds - 1)))
+        return qkv__products_name(fastest);
+    if (time_kinds(ctx, kinds, seconds)) {
+        qkv__context_choose(ctx, fastest);
+        return qkv__products_name(fastest);
+    }
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        if (kinds >> i & 1 && seconds[i] < seconds[fastest])
+            fastest = (qkv__products)i;
+    qkv__context_choose(ctx, fastest);
+    char rates[128];
+    size_t n = 0;
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+        if (kinds >> i & 1)
+            n += (size_t)snprintf(rates + n, sizeof rates - n, "%s%s %.0f", n ? ", " : "",
+                                  qkv__products_name((qkv__products)i),
+                                  operations / seconds[i] / 1e9);
+    qkv__note(ctx, "products in %s; GFLOP/s: %s", qkv__products_name(fastest), rates);
+    return qkv__products_name(fastest);
+}
