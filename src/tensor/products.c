@@ -1,7 +1,6 @@
 /* products.c - which kind of products training uses here: the fastest of those that the context
  * allows, found by timing them. A processor's list of instructions does not tell: on some
  * processors bf16 products run at half the rate of f32. */
-#include <stdio.h>
 #include <time.h>
 
 #include "kernel/kernel.h"
@@ -71,6 +70,18 @@ size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_
     return count;
 }
 
+/* Of a note, in GFLOP/s: the kind chosen, beside the first that was not (f32, unless it was). */
+static void note_rates(qkv_context *ctx, unsigned kinds, qkv__products chosen,
+                       const double seconds[QKV__PRODUCTS_COUNT])
+{
+    unsigned other = 0;
+    while (!(kinds >> other & 1) || other == (unsigned)chosen)
+        other++;
+    qkv__note(ctx, "products in %s: here %.0f GFLOP/s a thread, in %s %.0f",
+              qkv__products_name(chosen), operations / seconds[chosen] / 1e9,
+              qkv__products_name((qkv__products)other), operations / seconds[other] / 1e9);
+}
+
 const char *qkv_machine_products(qkv_context *ctx)
 {
     const unsigned kinds = qkv__context_candidates(ctx);
@@ -78,21 +89,12 @@ const char *qkv_machine_products(qkv_context *ctx)
     double seconds[QKV__PRODUCTS_COUNT];
     if (!(kinds & (kinds - 1)))
         return qkv__products_name(fastest);
-    if (time_kinds(ctx, kinds, seconds)) {
-        qkv__context_choose(ctx, fastest);
-        return qkv__products_name(fastest);
-    }
-    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
+    bool timed = !time_kinds(ctx, kinds, seconds);
+    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT && timed; i++)
         if (kinds >> i & 1 && seconds[i] < seconds[fastest])
             fastest = (qkv__products)i;
     qkv__context_choose(ctx, fastest);
-    char rates[128];
-    size_t n = 0;
-    for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
-        if (kinds >> i & 1)
-            n += (size_t)snprintf(rates + n, sizeof rates - n, "%s%s %.0f", n ? ", " : "",
-                                  qkv__products_name((qkv__products)i),
-                                  operations / seconds[i] / 1e9);
-    qkv__note(ctx, "products in %s; GFLOP/s: %s", qkv__products_name(fastest), rates);
+    if (timed)
+        note_rates(ctx, kinds, fastest, seconds);
     return qkv__products_name(fastest);
 }

@@ -69,8 +69,8 @@ for n in 1 2; do
     train $n imagine --vqgan codes$n --images $bars $nano $run --out prior$n
 done
 # shellcheck disable=SC2086
-train 2 lm --data ../text --tokenizer char $nano $gpt --length 16 $run --bf16 --capture-step 2 \
-    --out bf16
+train 2 lm --data ../text --tokenizer char $nano $gpt --length 16 $run --dtype bf16 \
+    --capture-step 2 --out bf16
 (cd keep && find . -name model.safetensors -o -name 'capture-*.safetensors') >made
 [ "$(wc -l <made)" -ge 42 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do

@@ -18,6 +18,7 @@ typedef struct {
     qkv_param *w[WEIGHTS], *mean, *variance;
     bool again;       /* through qkv_recompute */
     int calls, ready; /* of functions; of the callback */
+    double complete[WEIGHTS]; /* an element of the gradient when the callback came */
 } fixture;
 
 static int setup(void **state)
@@ -171,6 +172,9 @@ static void on_ready(void *user, qkv_param *p)
     fixture *f = user;
     assert_non_null(qkv_param_grad(p));
     f->ready++;
+    for (int i = 0; i < WEIGHTS; i++)
+        if (f->w[i] == p)
+            f->complete[i] = qkv_param_grad(p)[1];
 }
 
 /* Two passes whose gradients add up, with everything that a backward pass leaves behind. */
@@ -194,6 +198,8 @@ static numbers train(fixture *f, bool nested, bool again)
         keep_tensor(&n, f, qkv_grad_of(f->t, p.x));
         keep_tensor(&n, f, qkv_grad_of(f->t, p.memory));
         keep_params(&n, f);
+        for (int w = 0; w < WEIGHTS; w++)
+            assert_true(f->complete[w] == qkv_param_grad(f->w[w])[1]);
     }
     qkv_tape_on_grad_ready(f->t, NULL, NULL);
     keep(&n, qkv_param_data(f->mean), WIDTH);
@@ -201,7 +207,8 @@ static numbers train(fixture *f, bool nested, bool again)
     return n;
 }
 
-/* Dropout, statistics, a weight of all layers, a tensor from outside, one callback a weight. */
+/* Dropout, statistics, a weight of all layers, a tensor from outside; one callback a weight,
+ * when its gradient is complete. */
 static void test_same_bits(void **state)
 {
     fixture *f = *state;

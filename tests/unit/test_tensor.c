@@ -230,7 +230,7 @@ static void test_bf16_is_for_training(void **state)
 /* Keeps the name of the kind that products are in. */
 static bool hear(void *user, const qkv_event *event)
 {
-    (void)sscanf(event->text, "products in %19[^;]", (char *)user);
+    (void)sscanf(event->text, "products in %19[^:]", (char *)user);
     return true;
 }
 
