@@ -6,6 +6,7 @@
 #include <qkv/array.h>
 #include <qkv/augment.h>
 #include <qkv/base.h>
+#include <qkv/batch.h>
 #include <qkv/bert.h>
 #include <qkv/change.h>
 #include <qkv/chart.h>

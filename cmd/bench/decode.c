@@ -1,4 +1,5 @@
-/* decode.c - `qkv bench decode`: generating one text, against reading the weights. */
+/* decode.c - `qkv bench decode`: generating one text, or several at once, against reading the
+ * weights. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -8,8 +9,11 @@ enum { WARM_UPS = 2 };
 
 typedef struct {
     const char *model;
-    size_t prompt, tokens;
+    size_t prompt, tokens, batch;
+    qkv_kv_store kv;
 } settings;
+
+static const char *const kv_names[] = {"f32", "bf16", "int8", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
@@ -19,6 +23,10 @@ static const qkv_option rows[] = {
      .initial = "16", .help = "tokens that are there already"},
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
      .initial = "64", .help = "tokens timed, after the prompt and two more"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch), .initial = "1",
+     .help = "texts at once, beside one alone"},
+    {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
+     .help = "how the batch stores keys and values: f32, bf16 or int8"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
@@ -31,6 +39,8 @@ typedef struct {
     size_t made;
     double last;      /* when the last token came */
     double bandwidth; /* bytes/s */
+    double *steps;    /* (tokens) of the batch, from one step to the next */
+    size_t cache;     /* bytes */
 } job;
 
 static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities,
@@ -72,16 +82,61 @@ static qkv_status generate(job *j)
     return status;
 }
 
+/* The batch, with other prompts; its steps are timed once all have read theirs. */
+static qkv_status decode_fill_batch(job *j, qkv_batch *b, const qkv_generate_options *o)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < j->s.batch && !status; i++) {
+        bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model),
+                         j->c->common.seed + 1 + i);
+        status = qkv_batch_add(b, j->prompt, j->s.prompt, o, NULL);
+    }
+    const qkv_batch_event *events;
+    do
+        status = status ? status : qkv_batch_step(b);
+    while (!status && qkv_batch_events(b, &events) < j->s.batch);
+    return status;
+}
+
+static qkv_status decode_time_batch(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    qkv_batch *b = NULL;
+    qkv_batch_options o = qkv_batch_defaults();
+    o.sequences = j->s.batch;
+    o.kv = j->s.kv;
+    size_t steps = (j->s.batch * j->s.prompt + o.chunk - 1) / o.chunk; /* until all have read */
+    const qkv_generate_options g = {.tokens = steps + WARM_UPS + j->s.tokens};
+    o.positions = j->s.prompt + g.tokens;
+    j->steps = qkv_calloc(ctx, j->s.tokens, sizeof *j->steps);
+    qkv_status status = j->steps ? qkv_batch_create(&b, j->model, &o) : QKV_E_MEMORY;
+    if (!status)
+        status = decode_fill_batch(j, b, &g);
+    for (size_t i = 0; i < WARM_UPS - 1 && !status; i++)
+        status = qkv_batch_step(b);
+    for (size_t i = 0; i < j->s.tokens && !status; i++) {
+        double start = qkv_now();
+        status = qkv_batch_step(b);
+        j->steps[i] = qkv_now() - start;
+    }
+    if (!status)
+        j->cache = qkv_batch_statistics(b).cache_bytes;
+    qkv_batch_destroy(b);
+    return status;
+}
+
 static qkv_status decode_measure(job *j)
 {
     qkv_status status = read_bandwidth(j);
     if (!status)
         status = bench_model(j->c->ctx, &j->model, 0, j->s.model,
-                             j->s.prompt + WARM_UPS + j->s.tokens, 0);
+                             j->s.prompt * (1 + j->s.batch) + WARM_UPS + j->s.tokens, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)
         status = generate(j);
+    if (!status && j->s.batch > 1)
+        status = decode_time_batch(j);
     return status ? status : read_bandwidth(j);
 }
 
@@ -106,6 +161,16 @@ static void decode_report(job *j, bench_report *r)
     *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
+    if (j->s.batch < 2)
+        return;
+    double all = (double)j->s.batch / bench_median(j->steps, j->s.tokens);
+    const bench_figure together[] = {
+        {"batch", "texts at once", "", BENCH_COUNT, (double)j->s.batch, 1},
+        {"batch_tokens_per_s", "tokens of all", "/s", BENCH_REAL, all, 0},
+        {"of_one", "beside one text", "times", BENCH_REAL, all / rate, 0},
+        {"cache_bytes", "their keys and values", "MB", BENCH_COUNT, (double)j->cache, 1e6},
+    };
+    bench_add_all(r, together, sizeof together / sizeof *together);
 }
 
 static qkv_status decode_work(cli *c, const void *asked, bench_report *out)
@@ -115,6 +180,7 @@ static qkv_status decode_work(cli *c, const void *asked, bench_report *out)
     if (!status)
         decode_report(&j, out);
     qkv_free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.steps);
     qkv_free(c->ctx, j.prompt);
     qkv_model_destroy(j.model);
     return status;
@@ -129,7 +195,8 @@ static void decode_adapt(void *asked, const bench_request *request)
 const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), decode_adapt,
                                     decode_work};
 
-static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
+static const char *const examples[] = {"qkv bench decode --model gpt2 --json",
+                                       "qkv bench decode --model gpt2 --batch 8", NULL};
 
 CLI_COMMAND(cli_bench_decode, 730) = {
     .manual = {.name = "bench decode", .summary = "time generating, token by token",
@@ -137,5 +204,5 @@ CLI_COMMAND(cli_bench_decode, 730) = {
                .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
                        "50257 tokens and random parameters. The limit is the time it takes to "
                        "read the weights: the best of ten readings of 256 MB, five before and "
-                       "five after."},
+                       "five after. --batch N then generates N texts at once."},
     .own = {&table}, .measure = &bench_decode, .run = bench_run};

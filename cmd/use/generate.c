@@ -89,18 +89,20 @@ static void generate_piece_json(job *j, const qkv_generated *piece)
 static bool on_piece(void *user, const qkv_generated *piece)
 {
     job *j = user;
-    bool ends = piece->kind == QKV_GENERATED_END;
+    bool begins = piece->kind == QKV_GENERATED_PROMPT;
     if (j->c->common.json) {
         generate_piece_json(j, piece);
     } else if (j->o.show_next) {
+        if (begins && piece->index)
+            printf("\n");
         if (piece->kind == QKV_GENERATED_TOKEN)
             j->code = generate_show_next(j, piece);
-        if (ends && piece->index + 1 < j->o.count)
-            printf("\n");
     } else {
+        if (begins && piece->index)
+            printf("\n");
         (void)fwrite(piece->text, 1, piece->len, stdout);
-        if (ends)
-            printf("\n%s", piece->index + 1 < j->o.count ? "\n" : "");
+        if (piece->kind == QKV_GENERATED_END)
+            printf("\n");
     }
     if (j->code == CLI_DONE)
         j->code = cli_flush();
@@ -115,6 +117,9 @@ static int use_generate_run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     if (j.o.file && qkv_options_given(c->options, "prompt"))
         return cli_usage(c, "--prompt and --file: one of them expected, found both");
+    if (j.o.lines && (j.o.file || qkv_options_given(c->options, "prompt")))
+        return cli_usage(c, "--lines and %s: one of them expected, found both",
+                         j.o.file ? "--file" : "--prompt");
     j.o.seed = c->common.seed;
     cli_catch_signals();
     cli_listen_notes(c);
@@ -130,14 +135,18 @@ static int use_generate_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv generate runs/book --prompt \"It was\" --tokens 500",
     "qkv generate runs/book --prompt \"It was\" --greedy --json",
-    "qkv generate runs/book --prompt \"It was\" --tokens 10 --show-next 5", NULL};
+    "qkv generate runs/book --prompt \"It was\" --tokens 10 --show-next 5",
+    "qkv generate runs/book --lines prompts.txt --batch 16 --json", NULL};
 
 static const qkv_preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL, NULL}};
 
 CLI_COMMAND(cli_generate, 400) = {
     .manual = {.name = "generate", .summary = "continue a text", .usage = "DIR [options]",
                .text = "Prints the prompt and, as they are made, the tokens that the model draws "
-                       "to continue it. The same --seed gives the same text. --show-next prints "
+                       "to continue it. The same --seed gives the same text. --lines continues "
+                       "each line of a file, --batch of them at once, and prints them in the "
+                       "order of the lines; what lines begin with alike is read once. "
+                       "--show-next prints "
                        "a line for each token instead: the model's own probabilities, before "
                        "--temperature and the like change them; * marks the token that was drawn. "
                        "--json: {\"text\", \"ids\"}, with --show-next and \"next\": [[{\"token\", "

@@ -26,7 +26,8 @@ size_t qkv_machine_peak_rss(void);
  * per product on two cores. 0 on failure, recorded in the context. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
-/* The kind of products that training uses: "f32", "bf16" (qkv's own kernels) or "bf16 (oneDNN)".
+/* The kind of products that training uses: "f32", "bf16" (qkv's kernels for
+ * AVX512_BF16), "bf16 (AMX)" or "bf16 (oneDNN)".
  * If the context allows several, the first call times them on one thread, by its CPU time, reports
  * the fastest as a note and fixes the context's choice. qkv_tape_create calls it. If memory for the
  * timing is missing, the first of the kinds that the context allows is used. */
@@ -37,7 +38,7 @@ typedef struct {
     const char *name; /* as qkv_machine_products */
     double flops;     /* floating-point operations per second, one thread */
 } qkv_products_rate;
-enum { QKV_PRODUCTS_KINDS = 3 };
+enum { QKV_PRODUCTS_KINDS = 4 };
 
 /* Times every kind of products that this processor and the context's instruction sets have: a
  * layer's product and its weights' gradient, 256 x 768 x 768, operands in f32 in memory. f32 is

@@ -199,6 +199,9 @@ bool qkv_lm_has_max_positions(const qkv_model *m); /* learned positions: no more
 
 /* On failure *out is NULL. The model must outlive the cache. */
 qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);
+/* The same with numbers of another kind, for qkv_lm_hidden_slots; F32 for every use. */
+qkv_status qkv_lm_cache_create_as(qkv_lm_cache **out, qkv_model *m, qkv_kv_store store, size_t B,
+                                  size_t capacity);
 void qkv_lm_cache_destroy(qkv_lm_cache *c); /* NULL is allowed */
 size_t qkv_lm_cache_length(const qkv_lm_cache *c); /* positions in each sequence */
 void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length); /* removes positions from length on */
@@ -207,12 +210,21 @@ void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length); /* removes positions
 bool qkv_lm_cache_select(qkv_tape *t, qkv_lm_cache *c, const size_t *rows, size_t n);
 bool qkv_lm_cache_reserve(qkv_tape *t, qkv_lm_cache *c, size_t capacity);
 void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions); /* as qkv_kv_cache_window */
+size_t qkv_lm_cache_bytes(const qkv_lm_cache *c); /* memory of the keys and values */
+/* qkv_kv_cache_copy for all layers. */
+bool qkv_lm_cache_copy(qkv_tape *t, qkv_lm_cache *c, size_t to, size_t from, size_t first,
+                       size_t count);
 
 /* ids (B, T) i32 -> the stack's output (B, T, width). The ids follow those in cache (may be NULL);
  * on failure the cache is unchanged. offsets: packed sequences, as in qkv_attention_options (then
  * B is 1), or NULL. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache);
+/* The same for sequences that come and go: ids (1, rows) i32 are the rows of slots->sequences, to
+ * be appended to their slots of the cache -> (1, rows, width). On failure the slots hold what they
+ * did. */
+qkv_tensor *qkv_lm_hidden_slots(qkv_model *m, qkv_tape *t, qkv_tensor *ids,
+                                const qkv_kv_slots *slots, qkv_lm_cache *cache);
 /* hidden (.., width) -> logits (.., vocab) */
 qkv_tensor *qkv_lm_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden);
 /* Cross-entropy of the next-token predictions, targets i32 (..) -> (); never holds all logits in

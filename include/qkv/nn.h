@@ -146,6 +146,8 @@ typedef struct {
     size_t sequences;
     const int32_t *offsets;
     const int32_t *lengths;   /* (B) number of keys in each sequence; NULL: all */
+    const qkv_kv_slots *slots; /* with a cache: where its sequences lie, instead of sequences and
+                                  offsets; NULL: appended to all */
     qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
     qkv_tensor *mask;         /* of self-attention, or NULL: as in qkv_attention_options */
     qkv_tensor *memory_bias, *memory_mask; /* the same of cross-attention */

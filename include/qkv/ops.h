@@ -206,8 +206,19 @@ qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_
 typedef struct qkv_kv_cache qkv_kv_cache;
 qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
                                size_t Hkv, size_t D, size_t Dv);
+/* How a cache stores its numbers. Attention computes with reals whatever they are. */
+typedef enum {
+    QKV_KV_F32,  /* as they are (qkv_real) */
+    QKV_KV_BF16, /* rounded to 8 bits of mantissa, ties to even: half of the memory */
+    QKV_KV_INT8  /* 8 bits, and a scale for each head of a position: the largest of its numbers is
+                    127. A little over a quarter of the memory */
+} qkv_kv_store;
+/* The same with another store, of which all but F32 take positions by qkv_kv_cache_put alone. */
+qkv_status qkv_kv_cache_create_as(qkv_kv_cache **out, qkv_context *ctx, qkv_kv_store store,
+                                  size_t B, size_t capacity, size_t Hkv, size_t D, size_t Dv);
 void qkv_kv_cache_destroy(qkv_kv_cache *c); /* NULL is allowed */
 size_t qkv_kv_cache_length(const qkv_kv_cache *c); /* positions in each sequence */
+size_t qkv_kv_cache_bytes(const qkv_kv_cache *c);  /* memory that it takes */
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length); /* removes positions from length on */
 /* Reorders the sequences: new sequence i is old sequence rows[i], for n <= B of them. rows may
  * repeat or omit sequences. Copies only sequences whose place changes. On failure false (recorded
@@ -228,8 +239,34 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
 /* Views of the whole cache. false once the tape has failed. */
 bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all);
 
-/* Zeroed: full attention. The options can be combined freely. */
+/* Sequences of unequal lengths that come, grow and go in one cache: each has a slot, one of the B
+ * sequences that the cache has memory for, and how much of it is in use is the caller's to know.
+ * One pass appends rows to some of the slots. All arrays are host memory that outlives the step. */
 typedef struct {
+    size_t sequences;         /* in this pass */
+    const int32_t *offsets;   /* (sequences + 1) from 0: the rows of each, one after another */
+    const int32_t *slots;     /* (sequences) where each lies; no two alike */
+    const int32_t *past;      /* (sequences) positions that the slot holds before this pass; what
+                                 lies behind them is overwritten */
+    const int32_t *first;     /* (sequences) the first of these that is seen; NULL: 0 */
+    const int32_t *positions; /* (sequences) of the first row, for models; NULL: past */
+} qkv_kv_slots;
+struct qkv_attention_options;
+/* Appends k (1, rows, Hkv, D) and v (1, rows, Hkv, Dv) to the slots, sets *k_all and *v_all to
+ * views of the whole memory, (1, B capacity, Hkv, .), or unless the store is F32 to copies of what
+ * these sequences see, as reals, and in *o the sequences, q_offsets, k_begins and k_lengths with
+ * which attention finds them. The length of qkv_kv_cache_append is not used. On
+ * failure false (recorded on the tape): a slot that does not exist or has no room. */
+bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots, qkv_tensor *k,
+                      qkv_tensor *v, struct qkv_attention_options *o, qkv_tensor **k_all,
+                      qkv_tensor **v_all);
+/* Positions first .. first+count-1 of slot `from` become the first ones of slot `to`, which may be
+ * the same. On failure false (recorded on the tape). */
+bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, size_t first,
+                       size_t count);
+
+/* Zeroed: full attention. The options can be combined freely. */
+typedef struct qkv_attention_options {
     double scale;  /* of the scores; 0: 1/sqrt(D); 1: unscaled */
     bool causal;   /* query i sees keys j with j - (S - T) <= i; the last query sees all */
     double dropout; /* of the weights, while training                     [0, 1)    0 */

@@ -24,8 +24,14 @@ enum { QKV_GENERATE_NEXT = 1000 }; /* maximum of show_next */
 typedef struct {
     const char *prompt; /* text to continue                                                  "\n" */
     const char *file;   /* file with the text to continue; NULL: use prompt                  NULL */
+    const char *lines;  /* file with a text to continue on each line; not beside file        NULL */
     size_t tokens;      /* maximum new tokens per continuation                                256 */
-    size_t count;       /* number of continuations                                              1 */
+    size_t count;       /* number of continuations of each text                                 1 */
+    size_t batch;       /* texts made at once, where there are several (qkv_batch); their
+                           memory is that of so many caches. 1, show_next and changes: one
+                           after another                                        [1, 4096]       8 */
+    qkv_kv_store kv;    /* how the cache stores keys and values; with show_next and changes
+                           F32                                                          QKV_KV_F32 */
     bool greedy;        /* always choose the most likely token                              false */
     qkv_sampling sampling;
     size_t window;      /* preceding tokens that the model sees; 0: max positions               0 */
@@ -56,13 +62,14 @@ typedef struct {
 
 typedef struct {
     qkv_generated_kind kind;
-    size_t index;     /* number of the continuation, from 0 */
+    size_t index;     /* number of the continuation, from 0: all of the first text come first */
     const char *text; /* (len) the next bytes to show, not 0-terminated: the prompt; the characters
                          that the token completes, perhaps none; at the end the bytes of an
                          incomplete character */
     size_t len;
     int32_t id;                    /* TOKEN: the id */
-    const qkv_real *probabilities; /* TOKEN: (vocab) the distribution it was sampled from */
+    const qkv_real *probabilities; /* TOKEN: (vocab) the distribution it was sampled from; NULL
+                                      where several texts are made at once */
     size_t vocab;
     const qkv_real *model_probabilities; /* TOKEN, show_next: (vocab) the model's distribution */
     const qkv_next_token *next;    /* TOKEN, show_next: (next_count) its most likely tokens, the
@@ -74,8 +81,10 @@ typedef struct {
 } qkv_generated;
 typedef bool qkv_generated_fn(void *user, const qkv_generated *piece);
 
-/* Continues the prompt until an eos id or options->tokens. QKV_E_ARGUMENT: the prompt has no
- * tokens. */
+/* Continues the prompt, or each line's, until an eos id or options->tokens. Texts are told of in
+ * order, the first as it is made, also where several are made at once. The same seed and index give
+ * the same text; made at once or alone, up to the rounding of numbers (batch.h). QKV_E_ARGUMENT: a
+ * prompt has no tokens; file and lines are both set. */
 qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_options *options,
                                  qkv_generated_fn *fn, void *user);
 

@@ -119,6 +119,12 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train);
  * with pack set, and is renewed when the weight changes. */
 void qkv_tape_pack(qkv_tape *t, bool pack);
 
+/* Makes inference batch-invariant (initially false): each row of a linear layer's result has the
+ * same bits whatever the number of rows, because one kernel computes any number of them: that of
+ * packed copies, which are then made at the first use, with qkv_tape_pack, else the one for few
+ * rows. What a sequence gets does not depend on who shares its batch. */
+void qkv_tape_batch_invariant(qkv_tape *t, bool invariant);
+
 /* Dropout depends on the seed, the step, the dropout id, and the sample's index in the global
  * batch, and on nothing else. The tape holds `samples` samples from first_sample on; for packed
  * batches, rows from first_row on. */

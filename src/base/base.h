@@ -27,10 +27,11 @@ qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *
 
 /* ---- products ---------------------------------------------------------------- */
 
-/* Kinds of products in training: in f32; of operands rounded to bf16 by our kernels; the same by
- * the library's, which knows instructions that ours do not use (AMX). */
+/* Kinds of products in training: in f32; of operands rounded to bf16 by our kernels for AVX-512 and
+ * for AMX; the same by the library's. */
 typedef enum {
-    QKV__PRODUCTS_F32, QKV__PRODUCTS_BF16, QKV__PRODUCTS_LIBRARY, QKV__PRODUCTS_COUNT
+    QKV__PRODUCTS_F32, QKV__PRODUCTS_BF16, QKV__PRODUCTS_AMX, QKV__PRODUCTS_LIBRARY,
+    QKV__PRODUCTS_COUNT
 } qkv__products;
 const char *qkv__products_name(qkv__products kind);
 
@@ -120,5 +121,6 @@ static inline uint64_t qkv__mix(uint64_t x)
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
+bool qkv__cpu_amx(void); /* AMX's tiles of bf16 too, and the system lets this process use them? */
 
 #endif

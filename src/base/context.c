@@ -89,7 +89,8 @@ qkv_context_options qkv_context_defaults(void)
     return (qkv_context_options){0};
 }
 
-static const char *const products_names[QKV__PRODUCTS_COUNT] = {"f32", "bf16", "bf16 (oneDNN)"};
+static const char *const products_names[QKV__PRODUCTS_COUNT] = {"f32", "bf16", "bf16 (AMX)",
+                                                               "bf16 (oneDNN)"};
 
 const char *qkv__products_name(qkv__products kind) { return products_names[kind]; }
 
@@ -101,16 +102,22 @@ bool qkv__products_exist(const qkv_context *ctx, qkv__products kind)
     const bool library = false;
 #endif
     bool bf16 = (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
-    return kind == QKV__PRODUCTS_F32 || (bf16 && (library || kind != QKV__PRODUCTS_LIBRARY));
+    const bool exist[QKV__PRODUCTS_COUNT] = {
+        [QKV__PRODUCTS_F32] = true,
+        [QKV__PRODUCTS_BF16] = bf16,
+        [QKV__PRODUCTS_AMX] = bf16 && qkv__cpu_amx(),
+        [QKV__PRODUCTS_LIBRARY] = bf16 && library};
+    return exist[kind];
 }
 
 /* The kinds that the options ask for and the machine has; f32 where that is none. */
 static void allow_products(qkv_context *ctx, int products)
 {
+    enum { all = (1u << QKV__PRODUCTS_COUNT) - 1 };
     static const unsigned asked[] = {
         [QKV_PRODUCTS_F32] = 1u << QKV__PRODUCTS_F32,
-        [QKV_PRODUCTS_BF16] = 1u << QKV__PRODUCTS_BF16 | 1u << QKV__PRODUCTS_LIBRARY,
-        [QKV_PRODUCTS_AUTO] = (1u << QKV__PRODUCTS_COUNT) - 1};
+        [QKV_PRODUCTS_BF16] = all & ~(1u << QKV__PRODUCTS_F32),
+        [QKV_PRODUCTS_AUTO] = all};
     ctx->options.products = products;
     ctx->candidates = 0;
     for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)

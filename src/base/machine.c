@@ -7,6 +7,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "base/base.h"
 
@@ -42,6 +46,18 @@ bool qkv__cpu_bf16(void)
     unsigned a, b, c, d;
     return (qkv__cpu_isa() & QKV_ISA_AVX512) &&
            __get_cpuid_count(FEATURES, FURTHER, &a, &b, &c, &d) && (a & BF16);
+#else
+    return false;
+#endif
+}
+
+bool qkv__cpu_amx(void)
+{
+#if defined(__x86_64__) && defined(__linux__) && defined(QKV_HAVE_SIMD)
+    enum { FEATURES = 7, BF16 = 1 << 22, TILES = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    return qkv__cpu_bf16() && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & BF16) &&
+           (d & TILES) && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 #else
     return false;
 #endif

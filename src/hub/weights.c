@@ -4,11 +4,14 @@
 
 #include "hub/parts.h"
 #include "io/file.h"
+#include "io/safetensors_header.h"
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/vqgan.h"
 
 enum { MASK_AXES = 4, STAGES = 3 };
+enum { PIECE = 1 << 20 }; /* numbers of a file that are read at a time */
+enum { BAND = 32, LINE = 16 }; /* rows that are turned together; numbers in a cache line */
 
 static bool weights_in_order(const qkv_state_entry *row)
 {
@@ -114,6 +117,41 @@ static bool integral(qkv_store store)
     return !floating(store) && store != QKV_STORE_NONE && store != QKV_STORE_OTHER;
 }
 
+/* The file's pages are given back as they are read, so that a model is not in memory twice. */
+static qkv_status read_straight(const qkv_safetensors *file, const qkv_safetensor *t,
+                                size_t count, qkv_real *region)
+{
+    qkv_status status = QKV_OK;
+    for (size_t at = 0; at < count && !status; at += PIECE) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        status = qkv_safetensors_read(file, t, at, n, region + at);
+        qkv__safetensors_drop(file, t, at, n);
+    }
+    return status;
+}
+
+/* A matrix whose file has it turned: a band of the file's rows at a time, of which each line is
+ * read once and each line of the region written once. */
+static qkv_status read_turned(const qkv_state_entry *row, qkv_context *ctx,
+                              const qkv_safetensors *file, const qkv_safetensor *t,
+                              qkv_real *region)
+{
+    size_t rows = row->shape[0], width = row->shape[1];
+    qkv_real *band = qkv_malloc(ctx, BAND * width * sizeof *band);
+    qkv_status status = band ? QKV_OK : QKV_E_MEMORY;
+    for (size_t r = 0; r < rows && !status; r += BAND) {
+        size_t n = rows - r < BAND ? rows - r : BAND;
+        status = qkv_safetensors_read(file, t, r * width, n * width, band);
+        for (size_t c0 = 0; c0 < width && !status; c0 += LINE)
+            for (size_t c = c0; c < c0 + LINE && c < width; c++)
+                for (size_t i = 0; i < n; i++)
+                    region[c * rows + r + i] = band[i * width + c];
+        qkv__safetensors_drop(file, t, r * width, n * width);
+    }
+    qkv_free(ctx, band);
+    return status;
+}
+
 static qkv_status read_region(const qkv_state_entry *row, qkv_context *ctx,
                               const qkv_safetensors *file, const qkv_safetensor *t)
 {
@@ -123,7 +161,9 @@ static qkv_status read_region(const qkv_state_entry *row, qkv_context *ctx,
         return QKV_E_MEMORY;
     region += row->offset;
     if (weights_in_order(row))
-        return qkv_safetensors_read(file, t, 0, count, region);
+        return read_straight(file, t, count, region);
+    if (row->ndim == 2)
+        return read_turned(row, ctx, file, t, region);
     qkv_real *whole = qkv_malloc(ctx, count * sizeof *whole);
     if (!whole)
         return QKV_E_MEMORY;

@@ -138,6 +138,17 @@ qkv_status qkv__map_file(qkv__map *m, qkv_context *ctx, const char *path)
     return qkv_fail(ctx, QKV_E_IO, "%s: expected a file, found a pipe or a device", path);
 }
 
+void qkv__map_drop(const qkv__map *m, const void *from, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)from;
+    uintptr_t map = (uintptr_t)m->data;
+    if (!m->mapped || begin < map || bytes > m->size || begin - map > m->size - bytes)
+        return;
+    uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
+    if (first < end)
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 void qkv__map_close(qkv__map *m)
 {
     if (m->mapped)

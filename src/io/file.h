@@ -20,6 +20,9 @@ qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path);
 /* The same of a file alone: pipes and devices, which may never end, are refused and not waited
  * for. */
 qkv_status qkv__map_file(qkv__map *m, qkv_context *ctx, const char *path);
+/* Gives back the memory of these bytes' pages, if a mapped file has them; whoever looks at them
+ * again has them read again. */
+void qkv__map_drop(const qkv__map *m, const void *from, size_t bytes);
 void qkv__map_close(qkv__map *m); /* a zeroed or closed one is allowed */
 
 /* ---- writing ---------------------------------------------------------------------------- */

@@ -255,6 +255,14 @@ qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *
     return QKV_OK;
 }
 
+void qkv__safetensors_drop(const qkv_safetensors *s, const qkv_safetensor *t, size_t begin,
+                           size_t count)
+{
+    size_t bytes = qkv_store_bytes(t->store);
+    for (size_t i = 0; i < s->shard_count; i++)
+        qkv__map_drop(&s->shards[i].map, (const char *)t->data + begin * bytes, count * bytes);
+}
+
 qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safetensor *tensor,
                                      size_t begin, size_t count, int64_t *out)
 {

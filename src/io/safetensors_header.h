@@ -32,6 +32,11 @@ qkv_status qkv__safetensors_take(qkv_safetensors **out, qkv__map *map, const cha
 qkv_status qkv__safetensors_expect(const qkv_safetensors *s, const char *name, qkv_store store,
                                    int ndim, const qkv_safetensor **out);
 
+/* These elements have been read: their pages of the mapped file need not stay in memory. They may
+ * be read again. */
+void qkv__safetensors_drop(const qkv_safetensors *s, const qkv_safetensor *t, size_t begin,
+                           size_t count);
+
 /* Maps the shard's file unless it is mapped, checks it, and appends its tensors and metadata to
  * s. */
 qkv_status qkv__shard_read(qkv_safetensors *s, qkv__shard *from);

@@ -168,6 +168,11 @@ typedef struct {
     bool acc_q, acc_k, acc_v;
 } qkv_k_attention_bwd_args;
 
+/* ---- caches ---------------------------------------------------------------------------- */
+
+/* Numbers of a cache, with the values of qkv_kv_store. */
+typedef enum { QKV_K_KV_REAL, QKV_K_KV_BF16, QKV_K_KV_INT8 } qkv_k_kv;
+
 /* ---- updates --------------------------------------------------------------------------- */
 
 /* PyTorch's definitions; g is scaled by grad_scale first (clipping). Hyper-parameters and bias
@@ -191,11 +196,14 @@ typedef struct qkv_kernels {
 #include "kernel/slots.h"
 } qkv_kernels;
 
-/* The table for the given QKV_ISA_* bits, and QKV__BF16: products of QKV__BF16_LEAST
- * multiplications or more (gemm) with operands rounded to bf16, to nearest, ties to even, where the
- * processor has instructions for them (AVX512_BF16); with QKV__BF16_LIBRARY beside it these are the
- * library's. Built on first use, never freed, safe to share. */
-enum { QKV__BF16 = 1 << 3, QKV__BF16_LIBRARY = 1 << 4, QKV__BF16_LEAST = 1 << 15 };
+/* The table for the given QKV_ISA_* bits and at most one of QKV__BF16, _AMX and _LIBRARY: products
+ * of QKV__BF16_LEAST multiplications or more (gemm) with operands rounded to bf16, to nearest, ties
+ * to even, by AVX512_BF16, by AMX or by the library, and convolutions by the library. What the
+ * processor lacks is left out. Built on first use, never freed, safe to share. */
+enum {
+    QKV__BF16 = 1 << 3, QKV__BF16_AMX = 1 << 4, QKV__BF16_LIBRARY = 1 << 5,
+    QKV__BF16_ANY = QKV__BF16 | QKV__BF16_AMX | QKV__BF16_LIBRARY, QKV__BF16_LEAST = 1 << 15
+};
 const qkv_kernels *qkv__kernels(unsigned isa);
 unsigned qkv__products_isa(qkv__products kind); /* the bits that it adds */
 
@@ -213,6 +221,7 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
     qkv__kernels_ref_group_norm, qkv__kernels_ref_attention, qkv__kernels_ref_conv,
     qkv__kernels_ref_pool, qkv__kernels_ref_update;
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
+qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
 qkv__fill_fn qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
     qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
@@ -222,7 +231,7 @@ qkv__fill_fn qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512,
     qkv__kernels_channels_avx512, qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512,
     qkv__kernels_attention_avx512, qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512,
     qkv__kernels_pool_avx512, qkv__kernels_update_avx512;
-qkv__fill_fn qkv__kernels_bf16_avx512; /* gemm, over what serves f32 */
+qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
 qkv_k_round_fn qkv__round_bf16_avx512;

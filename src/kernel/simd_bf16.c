@@ -8,6 +8,7 @@
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
+#include "kernel/simd_words.h"
 
 enum {
     MR = 8, NR = 32, PANEL = 16, /* rows and columns of a tile of c; lanes of a panel of a */
@@ -21,15 +22,6 @@ static size_t simd_bf16_at_most(size_t n, size_t most) { return n < most ? n : m
 static size_t simd_bf16_rounded(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* ---- packing ------------------------------------------------------------------------------ */
-
-/* Words of the 16 lanes of x, the lower halves, and y. */
-static inline __m512i simd_bf16_words_of(vf x, vf y)
-{
-    const __m512i turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
-                                          24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1,
-                                          16, 0);
-    return _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(y, x));
-}
 
 /* Panels of `width` lanes, k / 2 rounded up words of each: number p along k of lane i is
  * x[i * ld + p], or x[p * ld + i] if lanes lie side by side. What is beyond the last lane of the
@@ -64,7 +56,7 @@ static void pack_lanes(uint32_t *to, size_t width, const float *x, size_t ld, si
             vf first = vf_get(x + i, count);
             vf second = 2 * p + 1 < k ? vf_get(x + ld + i, count) : vf_zero();
             _mm512_storeu_si512(to + i / width * width * words + p * width + i % width,
-                                simd_bf16_words_of(first, second));
+                                simd_words_of(first, second));
         }
 }
 

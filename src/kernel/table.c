@@ -6,7 +6,7 @@
 #include "kernel/kernel.h"
 
 enum {
-    ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16 | QKV__BF16_LIBRARY,
+    ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_ANY,
     TABLES = ISA_BITS + 1
 };
 
@@ -18,7 +18,7 @@ static qkv__fill_fn *const reference[] = {
     qkv__kernels_ref_elementwise, qkv__kernels_ref_pointwise, qkv__kernels_ref_rows,
     qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
     qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
-    NULL};
+    qkv__kernels_ref_kv, NULL};
 #ifdef QKV_HAVE_SIMD
 static qkv__fill_fn *const avx2[] = {
     qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
@@ -47,7 +47,7 @@ static void fill_meta(unsigned isa, unsigned usable)
         k->attention = tables[isa].attention;
         k->attention_bwd = tables[isa].attention_bwd;
     }
-    if (usable & QKV__BF16)
+    if (usable & QKV__BF16_ANY)
         k->gemm = tables[isa].gemm;
 }
 
@@ -55,13 +55,14 @@ static void fill_meta(unsigned isa, unsigned usable)
  * that has it. */
 static void fill_all(void)
 {
-    unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 | QKV__BF16_LIBRARY : 0);
+    unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 | QKV__BF16_LIBRARY : 0) |
+                       (qkv__cpu_amx() ? QKV__BF16_AMX : 0);
     for (unsigned isa = 0; isa < TABLES; isa++) {
         qkv_kernels *k = &tables[isa];
         table_fill(k, reference);
         unsigned usable = isa & machine;
         if (!(usable & QKV_ISA_AVX512))
-            usable &= ~(unsigned)(QKV__BF16 | QKV__BF16_LIBRARY);
+            usable &= ~(unsigned)QKV__BF16_ANY;
         if (!usable) {
             fill_meta(isa, usable);
             continue;
@@ -77,17 +78,16 @@ static void fill_all(void)
         qkv__kernels_dnnl_conv(k, NULL);
 #endif
 #ifdef QKV_HAVE_SIMD
-        if (usable & QKV__BF16) {
-#ifdef QKV_HAVE_DNNL
-            if (usable & QKV__BF16_LIBRARY)
-                qkv__kernels_dnnl_bf16(k, qkv__round_bf16_avx512);
-            else
-                qkv__kernels_bf16_avx512(k);
-            qkv__kernels_dnnl_conv(k, qkv__round_bf16_avx512);
-#else
+        if (usable & QKV__BF16)
             qkv__kernels_bf16_avx512(k);
+        if (usable & QKV__BF16_AMX)
+            qkv__kernels_amx_avx512(k);
+#ifdef QKV_HAVE_DNNL
+        if (usable & QKV__BF16_LIBRARY)
+            qkv__kernels_dnnl_bf16(k, qkv__round_bf16_avx512);
+        if (usable & QKV__BF16_ANY)
+            qkv__kernels_dnnl_conv(k, qkv__round_bf16_avx512);
 #endif
-        }
 #endif
         fill_meta(isa, usable);
     }
@@ -103,7 +103,8 @@ unsigned qkv__products_isa(qkv__products kind)
 {
     static const unsigned bits[QKV__PRODUCTS_COUNT] = {
         [QKV__PRODUCTS_BF16] = QKV__BF16,
-        [QKV__PRODUCTS_LIBRARY] = QKV__BF16 | QKV__BF16_LIBRARY};
+        [QKV__PRODUCTS_AMX] = QKV__BF16_AMX,
+        [QKV__PRODUCTS_LIBRARY] = QKV__BF16_LIBRARY};
     return bits[kind];
 }
 

@@ -274,17 +274,20 @@ static qkv_tensor *gpt_embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *p
     return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_DROPOUT_ID) : x;
 }
 
-static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t sequences,
-                          const int32_t *offsets, qkv_lm_cache *cache)
+static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids,
+                          const qkv_sequence *given, qkv_lm_cache *cache)
 {
     gpt *m = base->self;
     if (!ids || qkv_tape_status(t))
         return NULL;
     size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
-    qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
-    seq.positions = qkv__positions(t, ids, past, sequences, offsets);
+    qkv_sequence seq = *given;
+    seq.positions = seq.slots ? qkv__slot_positions(t, ids, seq.slots)
+                              : qkv__positions(t, ids, past, seq.sequences, seq.offsets);
     qkv_tensor *y = qkv__stack_forward(&m->stack, t, gpt_embed(m, t, ids, seq.positions), &seq,
                                        cache ? cache->blocks : NULL);
+    if (seq.slots)
+        return y;
     if (cache && y)
         cache->length += T;
     else if (cache)
@@ -311,11 +314,12 @@ static double model_gpt_flops(const qkv_model *m, const qkv_workload *w)
                       L * 2 * rows * w->length * (double)(c->heads * c->head_width));
 }
 
-static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, size_t capacity)
+static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, qkv_kv_store store, size_t B,
+                              size_t capacity)
 {
     const qkv_gpt_config *c = m->config;
-    return qkv_kv_cache_create(&cache->self, m->ctx, B, capacity, c->kv_heads, c->head_width,
-                               c->head_width);
+    return qkv_kv_cache_create_as(&cache->self, m->ctx, store, B, capacity, c->kv_heads,
+                                  c->head_width, c->head_width);
 }
 
 static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block_cache, hidden,

@@ -349,19 +349,25 @@ qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers
     return QKV_OK;
 }
 
-qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+qkv_status qkv_lm_cache_create_as(qkv_lm_cache **out, qkv_model *m, qkv_kv_store store, size_t B,
+                                  size_t capacity)
 {
     const qkv__lm *lm = lm_of(m, NULL, __func__);
     size_t layers = lm ? lm->layers(m) : 0;
     *out = NULL;
     qkv_status status = lm ? qkv__cache_create(out, m->ctx, layers, capacity) : QKV_E_ARGUMENT;
     for (size_t i = 0; i < layers && !status; i++)
-        status = lm->block_cache(m, &(*out)->blocks[i], B, capacity);
+        status = lm->block_cache(m, &(*out)->blocks[i], store, B, capacity);
     if (status) {
         qkv_lm_cache_destroy(*out);
         *out = NULL;
     }
     return status;
+}
+
+qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+{
+    return qkv_lm_cache_create_as(out, m, QKV_KV_F32, B, capacity);
 }
 
 void qkv_lm_cache_destroy(qkv_lm_cache *c)
@@ -409,13 +415,41 @@ void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions)
         qkv_kv_cache_window(c->blocks[i].self, positions);
 }
 
+size_t qkv_lm_cache_bytes(const qkv_lm_cache *c)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < c->layers; i++)
+        bytes += qkv_kv_cache_bytes(c->blocks[i].self);
+    return bytes;
+}
+
+bool qkv_lm_cache_copy(qkv_tape *t, qkv_lm_cache *c, size_t to, size_t from, size_t first,
+                       size_t count)
+{
+    for (size_t i = 0; i < c->layers; i++)
+        if (!qkv_kv_cache_copy(t, c->blocks[i].self, to, from, first, count))
+            return false;
+    return true;
+}
+
 qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache)
 {
     const qkv__lm *lm = lm_of(m, t, __func__);
     if (lm && cache && (cache->layers != lm->layers(m) || cache->blocks[0].cross))
         return qkv__op_fail(t, __func__, "a cache of another model");
-    return lm ? lm->hidden(m, t, ids, sequences, offsets, cache) : NULL;
+    return lm ? lm->hidden(m, t, ids,
+                           &(qkv_sequence){.sequences = sequences, .offsets = offsets}, cache)
+              : NULL;
+}
+
+qkv_tensor *qkv_lm_hidden_slots(qkv_model *m, qkv_tape *t, qkv_tensor *ids,
+                                const qkv_kv_slots *slots, qkv_lm_cache *cache)
+{
+    const qkv__lm *lm = lm_of(m, t, __func__);
+    if (lm && (cache->layers != lm->layers(m) || cache->blocks[0].cross))
+        return qkv__op_fail(t, __func__, "a cache of another model");
+    return lm ? lm->hidden(m, t, ids, &(qkv_sequence){.slots = slots}, cache) : NULL;
 }
 
 qkv_tensor *qkv_lm_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden)

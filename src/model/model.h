@@ -13,9 +13,11 @@ typedef struct {
     int32_t (*eos)(const qkv_model *m);
     bool (*has_max_positions)(const qkv_model *m);
     size_t (*layers)(const qkv_model *m);
-    qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, size_t B, size_t capacity);
-    qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
-                          const int32_t *offsets, qkv_lm_cache *cache);
+    qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, qkv_kv_store store, size_t B,
+                              size_t capacity);
+    /* given: sequences and offsets, or slots */
+    qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, const qkv_sequence *given,
+                          qkv_lm_cache *cache);
     qkv_param *(*head)(qkv_model *m); /* (vocab, width) */
 } qkv__lm;
 

@@ -183,11 +183,12 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     q = mha_place(m, t, "q", q);
     k = mha_place(m, t, "k", k);
     v = mha_place(m, t, "v", v);
-    if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
-        return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
                                .q_offsets = seq->offsets, .k_lengths = seq->lengths,
                                .bias = seq->bias, .mask = seq->mask};
+    if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v, &o, &k, &v)
+                              : qkv_kv_cache_append(t, cache, k, v, &k, &v)))
+        return NULL;
     return mha_attend(m, t, q, k, v, &o);
 }
 

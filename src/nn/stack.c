@@ -55,6 +55,21 @@ qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size
     return qkv_tensor_ids(t, p, 2, shape);
 }
 
+qkv_tensor *qkv__slot_positions(qkv_tape *t, const qkv_tensor *ids, const qkv_kv_slots *s)
+{
+    size_t shape[] = {qkv_dim(ids, 0), qkv_dim(ids, 1)}, n = shape[0] * shape[1];
+    const int32_t *start = s->positions ? s->positions : s->past;
+    int32_t *p = qkv__step_alloc(t, (n + 1) * sizeof *p);
+    if (!p)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        p[i] = 0;
+    for (size_t j = 0; j < s->sequences; j++)
+        for (int32_t i = s->offsets[j]; i >= 0 && i < s->offsets[j + 1] && (size_t)i < n; i++)
+            p[i] = start[j] + i - s->offsets[j];
+    return qkv_tensor_ids(t, p, 2, shape);
+}
+
 /* The block that qkv_tape_enter chose, with the stream there; without one block 0. */
 static size_t stack_entry(const qkv__stack *s, qkv_tape *t, qkv_stream *stream)
 {

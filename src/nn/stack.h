@@ -30,6 +30,8 @@ qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config
 /* i32, shape of ids (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
                            const int32_t *offsets);
+/* The same of sequences in slots, each from its own position on. */
+qkv_tensor *qkv__slot_positions(qkv_tape *t, const qkv_tensor *ids, const qkv_kv_slots *s);
 
 /* x (B, T, width) through all blocks and the last norm; caches (count) or NULL. NULL once anything
  * failed. When not recording, each block's memory but its output is released. */

@@ -1,12 +1,14 @@
 /* generate.c - continuing a text, token by token. */
 #include <string.h>
 
-#include "io/file.h"
 #include "pipeline/changing.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/prompts.h"
 #include "qkv/gpt.h"
 #include "qkv/pipeline_text.h"
+
+static const char *const kv_names[] = {"f32", "bf16", "int8", NULL}; /* of qkv_kv_store */
 
 #define FIELD(member) .offset = offsetof(qkv_pipeline_generate_options, member)
 static const qkv_option rows[] = {
@@ -14,10 +16,16 @@ static const qkv_option rows[] = {
      .initial = "\n", .help = "text to continue"},
     {.flag = "file", .key = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
      .help = "file with the text to continue"},
+    {.flag = "lines", .key = "lines", .type = QKV_OPT_STRING, FIELD(lines), .value = "FILE",
+     .help = "file with a text to continue on each line"},
     {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(tokens),
      .initial = "256", .help = "tokens to make at most"},
     {.flag = "count", .key = "count", .type = QKV_OPT_SIZE, .min = 1, .max = 1e6, FIELD(count),
-     .initial = "1", .help = "continuations"},
+     .initial = "1", .help = "continuations of each text"},
+    {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch),
+     .initial = "8", .help = "texts that are made at once, where there are several"},
+    {.flag = "kv", .key = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names,
+     .initial = "f32", .help = "how the cache stores keys and values: f32, bf16 or int8"},
     {.flag = "greedy", .key = "greedy", .type = QKV_OPT_BOOL, FIELD(greedy),
      .help = "always the likeliest token"},
     {.flag = "temperature", .key = "temperature", .type = QKV_OPT_REAL, .max = 100,
@@ -53,10 +61,11 @@ typedef struct {
     void *user;
     qkv_tokenizer_stream *stream;
     qkv_changes *changes; /* NULL: none */
-    qkv_ids prompt, made;
+    qkv__prompts prompts;
+    qkv_ids made;
     qkv_text piece, whole, texts; /* texts: of next, one after the other */
     qkv_next_token *next;         /* (show_next + 1) */
-    size_t index;   /* of the continuation */
+    size_t index, count; /* of the continuation; of all */
     size_t tokens;  /* of it */
     int32_t last;   /* token of it, or of the prompt */
     bool stopped;   /* by fn */
@@ -76,7 +85,7 @@ static void generate_tell(job *j, qkv_generated piece)
 static qkv_status generate_report(const job *j, size_t tokens)
 {
     return qkv__progress(j->p->ctx, "generating", "tokens", j->index * j->o->tokens + tokens,
-                         j->o->count * j->o->tokens);
+                         j->count * j->o->tokens);
 }
 
 /* The most likely tokens, the first first, ties by rising id; their number. */
@@ -161,28 +170,22 @@ static bool generate_on_token(void *user, int32_t id, const qkv_real *p, const q
 static qkv_status generate_one(job *j)
 {
     const qkv_pipeline *p = j->p;
+    const qkv_ids *prompt = &j->prompts.list[j->index / j->o->count];
     int32_t ends[QKV_LM_EOS_IDS];
-    qkv_generate_options o = {.tokens = j->o->tokens, .window = j->o->window, .seed = j->o->seed,
-                              .index = j->index, .sampling = j->o->sampling, .stop = ends,
-                              .model_distribution = j->o->show_next > 0};
-    o.stops = qkv_lm_eos_ids(p->model, ends);
-    if (!o.stops) {
-        ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
-        o.stops = ends[0] >= 0;
-    }
-    if (j->o->greedy)
-        o.sampling.temperature = 0;
+    qkv_generate_options o = qkv__generate_settings(p, j->o, ends);
+    o.index = j->index;
+    o.model_distribution = j->o->show_next > 0;
     if (j->changes)
         o.tape = p->tape;
     j->tokens = j->made.count = j->whole.len = 0;
-    j->last = j->prompt.count ? j->prompt.data[j->prompt.count - 1] : 0;
-    qkv_status status = qkv_tokenizer_decode(p->tokenizer, j->prompt.data, j->prompt.count,
+    j->last = prompt->data[prompt->count - 1];
+    qkv_status status = qkv_tokenizer_decode(p->tokenizer, prompt->data, prompt->count,
                                              QKV_DECODE_SKIP_SPECIAL, &j->piece);
     if (status)
         return status;
     generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
     if (!j->stopped)
-        status = qkv_generate(p->model, j->prompt.data, j->prompt.count, &o, generate_on_token, j,
+        status = qkv_generate(p->model, prompt->data, prompt->count, &o, generate_on_token, j,
                               &j->made);
     if (!status)
         status = j->why;
@@ -197,21 +200,6 @@ static qkv_status generate_one(job *j)
     return status ? status : generate_report(j, j->o->tokens);
 }
 
-static qkv_status encode_prompt(job *j)
-{
-    qkv_context *ctx = j->p->ctx;
-    char *text = NULL;
-    size_t len = j->o->file ? 0 : strlen(j->o->prompt);
-    qkv_status status = j->o->file ? qkv_file_read(ctx, j->o->file, 0, &text, &len) : QKV_OK;
-    if (!status)
-        status = qkv_tokenizer_encode(j->p->tokenizer, text ? text : j->o->prompt, len,
-                                      QKV_ENCODE_ADD_SPECIAL, &j->prompt);
-    if (status && text)
-        qkv_fail_prefix(ctx, j->o->file);
-    qkv_free(ctx, text);
-    return status;
-}
-
 static qkv_status generate_make_room(job *j)
 {
     if (j->o->show_next > QKV_GENERATE_NEXT)
@@ -223,6 +211,30 @@ static qkv_status generate_make_room(job *j)
     return j->next ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* One after another: what is watched or changed is one text at a time. */
+static qkv_status generate_each(job *j)
+{
+    const qkv_pipeline *p = j->p;
+    qkv_status status = generate_make_room(j);
+    if (!status)
+        status = qkv_tokenizer_stream_create(&j->stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
+    if (!status)
+        status = qkv__changes_read(&j->changes, p->ctx, &j->o->changes);
+    for (; j->index < j->count && !status && !j->stopped; j->index++) {
+        if (j->changes)
+            status = qkv_changes_apply(j->changes, p->tape);
+        if (!status)
+            status = generate_one(j);
+        if (j->changes)
+            qkv_probes_clear(p->tape);
+    }
+    if (!status)
+        status = qkv__changes_check(p, j->changes);
+    qkv_changes_destroy(j->changes);
+    qkv_tokenizer_stream_destroy(j->stream);
+    return status;
+}
+
 qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_options *options,
                                  qkv_generated_fn *fn, void *user)
 {
@@ -232,26 +244,17 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
         return qkv__pipeline_refuse(p, "continue text");
     qkv_status status = qkv__pipeline_text(p);
     if (!status)
-        status = generate_make_room(&j);
+        status = qkv__prompts_read(&j.prompts, p, &o);
+    j.count = j.prompts.count * o.count;
+    bool each = o.show_next || o.changes.count;
+    bool together = !each && ((j.count > 1 && o.batch > 1) || o.kv != QKV_KV_F32);
+    if (!status && each && o.kv != QKV_KV_F32)
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "kv is %s: with show_next and changes the cache "
+                          "stores f32", kv_names[o.kv]);
     if (!status)
-        status = encode_prompt(&j);
-    if (!status)
-        status = qkv_tokenizer_stream_create(&j.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
-    if (!status)
-        status = qkv__changes_read(&j.changes, p->ctx, &o.changes);
-    for (; j.index < o.count && !status && !j.stopped; j.index++) {
-        if (j.changes)
-            status = qkv_changes_apply(j.changes, p->tape);
-        if (!status)
-            status = generate_one(&j);
-        if (j.changes)
-            qkv_probes_clear(p->tape);
-    }
-    if (!status)
-        status = qkv__changes_check(p, j.changes);
-    qkv_changes_destroy(j.changes);
-    qkv_tokenizer_stream_destroy(j.stream);
-    qkv_ids_free(&j.prompt, p->ctx);
+        status = together ? qkv__generate_together(p, &j.prompts, &o, fn, user)
+                          : generate_each(&j);
+    qkv__prompts_free(&j.prompts, p->ctx);
     qkv_ids_free(&j.made, p->ctx);
     qkv_text_free(&j.piece, p->ctx);
     qkv_text_free(&j.whole, p->ctx);

@@ -2,49 +2,49 @@
  * for beams, sequences that take each other's places. */
 #include <string.h>
 
-#include "tensor/tape.h"
+#include "tensor/kv_memory.h"
 
-struct qkv_kv_cache {
-    qkv_context *ctx;
-    size_t B, capacity, length, window, heads, D, Dv; /* window: 0, or what append shows */
-    size_t most;     /* B at first */
-    qkv_real *k, *v; /* (most + 1, capacity, heads, D) and (.., Dv): the last one is spare */
-};
-
-/* Memory for `capacity` positions of each sequence. On failure both are NULL. */
-static qkv_status kv_cache_allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
-                                    qkv_real **v)
+/* Memory for `capacity` positions of each sequence, of heads of this width. On failure *out holds
+ * nothing. */
+static qkv_status kv_cache_allocate(const qkv_kv_cache *c, size_t capacity, size_t width,
+                                    qkv__kv_side *out)
 {
-    size_t rows, k_bytes, v_bytes;
-    *k = *v = NULL;
+    size_t rows, bytes, scale_bytes;
+    *out = (qkv__kv_side){0};
     bool fits = qkv__add_size(c->most, 1, &rows) && qkv__mul_size(rows, capacity, &rows) &&
                 qkv__mul_size(rows, c->heads, &rows) &&
-                qkv__mul_size(rows, c->D * sizeof(qkv_real), &k_bytes) &&
-                qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
+                qkv__mul_size(rows, width * qkv__kv_bytes(c->store), &bytes) &&
+                qkv__mul_size(rows, sizeof(qkv_real), &scale_bytes);
     if (!fits)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
                          c->most, capacity);
     const qkv__device *device = qkv__context_device(c->ctx);
-    *k = device->alloc(c->ctx, k_bytes);
-    *v = *k ? device->alloc(c->ctx, v_bytes) : NULL;
-    if (*v)
+    out->data = device->alloc(c->ctx, bytes);
+    if (c->store == QKV_KV_INT8 && out->data)
+        out->scale = device->alloc(c->ctx, scale_bytes);
+    if (out->data && (out->scale || c->store != QKV_KV_INT8))
         return QKV_OK;
-    device->free(c->ctx, *k);
-    *k = NULL;
+    device->free(c->ctx, out->data);
+    *out = (qkv__kv_side){0};
     return QKV_E_MEMORY;
 }
 
-qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
-                               size_t Hkv, size_t D, size_t Dv)
+qkv_status qkv_kv_cache_create_as(qkv_kv_cache **out, qkv_context *ctx, qkv_kv_store store,
+                                  size_t B, size_t capacity, size_t Hkv, size_t D, size_t Dv)
 {
     *out = NULL;
+    if (store < QKV_KV_F32 || store > QKV_KV_INT8)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "no cache stores numbers as %d", (int)store);
     qkv_kv_cache *c = qkv_calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
-    *c = (qkv_kv_cache){.ctx = ctx, .B = B, .most = B, .heads = Hkv, .D = D, .Dv = Dv};
-    qkv_status status = kv_cache_allocate(c, capacity, &c->k, &c->v);
+    *c = (qkv_kv_cache){.ctx = ctx, .store = store, .B = B, .most = B, .heads = Hkv, .D = D,
+                        .Dv = Dv};
+    qkv_status status = kv_cache_allocate(c, capacity, D, &c->k);
+    if (!status)
+        status = kv_cache_allocate(c, capacity, Dv, &c->v);
     if (status) {
-        qkv_free(ctx, c);
+        qkv_kv_cache_destroy(c);
         return status;
     }
     c->capacity = capacity;
@@ -52,16 +52,44 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
     return QKV_OK;
 }
 
+qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
+                               size_t Hkv, size_t D, size_t Dv)
+{
+    return qkv_kv_cache_create_as(out, ctx, QKV_KV_F32, B, capacity, Hkv, D, Dv);
+}
+
+static void kv_cache_free(const qkv_kv_cache *c, qkv__kv_side *side)
+{
+    const qkv__device *device = qkv__context_device(c->ctx);
+    device->free(c->ctx, side->data);
+    device->free(c->ctx, side->scale);
+}
+
 void qkv_kv_cache_destroy(qkv_kv_cache *c)
 {
     if (!c)
         return;
-    qkv__context_device(c->ctx)->free(c->ctx, c->k);
-    qkv__context_device(c->ctx)->free(c->ctx, c->v);
+    kv_cache_free(c, &c->k);
+    kv_cache_free(c, &c->v);
     qkv_free(c->ctx, c);
 }
 
+/* False, and the tape has failed, for a cache that only slots can be used of. */
+static bool kv_cache_plain(qkv_tape *t, const qkv_kv_cache *c)
+{
+    return c->store == QKV_KV_F32 ||
+           qkv__op_fail(t, "kv_cache", "a cache of bf16 or int8 takes positions by "
+                        "qkv_kv_cache_put alone");
+}
+
 size_t qkv_kv_cache_length(const qkv_kv_cache *c) { return c->length; }
+
+size_t qkv_kv_cache_bytes(const qkv_kv_cache *c)
+{
+    size_t numbers = (c->D + c->Dv) * qkv__kv_bytes(c->store);
+    size_t scales = c->store == QKV_KV_INT8 ? 2 * sizeof(qkv_real) : 0;
+    return (c->most + 1) * c->capacity * c->heads * (numbers + scales);
+}
 
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
 {
@@ -106,7 +134,7 @@ static size_t kv_cache_plan(const qkv_kv_cache *c, const size_t *rows, size_t n,
 
 bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_t n)
 {
-    if (t->status)
+    if (t->status || !kv_cache_plain(t, c))
         return false;
     for (size_t i = 0; i < n; i++)
         if (n > c->most || rows[i] >= c->B)
@@ -118,8 +146,8 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         size_t *to = list + c->most, *from = to + 2 * n,
                moves = kv_cache_plan(c, rows, n, list, to, from);
         size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
-        t->k->move(&t->exec, c->k, c->capacity * k_row, to, from, moves, c->length * k_row);
-        t->k->move(&t->exec, c->v, c->capacity * v_row, to, from, moves, c->length * v_row);
+        t->k->move(&t->exec, c->k.data, c->capacity * k_row, to, from, moves, c->length * k_row);
+        t->k->move(&t->exec, c->v.data, c->capacity * v_row, to, from, moves, c->length * v_row);
         c->B = n;
     }
     qkv__arena_release(t->host, mark);
@@ -129,20 +157,25 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
 
 bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
 {
-    qkv_real *old[] = {c->k, c->v}, *new[2];
-    if (t->status || capacity <= c->capacity)
+    qkv__kv_side *old[] = {&c->k, &c->v}, new[2];
+    const size_t width[] = {c->D, c->Dv};
+    if (t->status || !kv_cache_plain(t, c) || capacity <= c->capacity)
         return !t->status;
-    t->status = kv_cache_allocate(c, capacity, &new[0], &new[1]);
+    t->status = kv_cache_allocate(c, capacity, width[0], &new[0]);
     if (t->status)
         return false;
-    for (int i = 0; i < 2; i++) {
-        size_t row = c->heads * (i ? c->Dv : c->D), shape[] = {c->B, c->length * row};
-        t->k->copy(&t->exec, new[i], (size_t[]){capacity * row, 1}, old[i],
-                   (size_t[]){c->capacity * row, 1}, shape, 2, false);
-        t->device->free(c->ctx, old[i]);
+    t->status = kv_cache_allocate(c, capacity, width[1], &new[1]);
+    if (t->status) {
+        kv_cache_free(c, &new[0]);
+        return false;
     }
-    c->k = new[0];
-    c->v = new[1];
+    for (int i = 0; i < 2; i++) {
+        size_t row = c->heads * width[i], shape[] = {c->B, c->length * row};
+        t->k->copy(&t->exec, new[i].data, (size_t[]){capacity * row, 1}, old[i]->data,
+                   (size_t[]){c->capacity * row, 1}, shape, 2, false);
+        kv_cache_free(c, old[i]);
+        *old[i] = new[i];
+    }
     c->capacity = capacity;
     return true;
 }
@@ -180,8 +213,11 @@ static qkv_tensor *kv_cache_put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *me
 
 bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all)
 {
-    *k_all = view(t, c, c->k, c->D, 0, c->length);
-    *v_all = view(t, c, c->v, c->Dv, 0, c->length);
+    *k_all = *v_all = NULL;
+    if (!kv_cache_plain(t, c))
+        return false;
+    *k_all = view(t, c, c->k.data, c->D, 0, c->length);
+    *v_all = view(t, c, c->v.data, c->Dv, 0, c->length);
     return *k_all && *v_all;
 }
 
@@ -190,7 +226,7 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
 {
     qkv_tensor *in[] = {k, v};
     *k_all = *v_all = NULL;
-    if (!qkv__ready_reals(t, "kv_cache", 2, in))
+    if (!qkv__ready_reals(t, "kv_cache", 2, in) || !kv_cache_plain(t, c))
         return false;
     if (qkv__recording(t, 2, in))
         return qkv__op_fail(t, "kv_cache", "keys and values that want a gradient: nothing goes "
@@ -205,8 +241,8 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
     if (c->window && k->shape[1] > 1 && c->length + k->shape[1] > c->window)
         return qkv__op_fail(t, "kv_cache", "%zu positions at once pass the window of %zu",
                             k->shape[1], c->window) != NULL;
-    *k_all = kv_cache_put(t, c, c->k, k, c->D);
-    *v_all = kv_cache_put(t, c, c->v, v, c->Dv);
+    *k_all = kv_cache_put(t, c, c->k.data, k, c->D);
+    *v_all = kv_cache_put(t, c, c->v.data, v, c->Dv);
     c->length += k->shape[1];
     return *k_all && *v_all;
 }

@@ -47,11 +47,15 @@ static void infer(qkv_tape *t, qkv_real *y, const qkv_tensor *x, const qkv_tenso
                   const qkv_real *bias, size_t M, size_t N, size_t K)
 {
     const qkv_real *packed = NULL;
-    if (t->pack && w->root == w && w->param && M >= PACKED_ROWS &&
-        !qkv__param_packed(&packed, w->param, t->k, &t->exec))
+    if (t->pack && w->root == w && w->param && (M >= PACKED_ROWS || t->invariant) &&
+        !qkv__param_packed(&packed, w->param, t->k, &t->exec, t->invariant))
         t->status = QKV_E_MEMORY;
     if (packed)
         t->k->packed(&t->exec, y, N, qkv__real(x), K, packed, bias, M, N, K);
+    else if (t->invariant)
+        for (size_t i = 0; i < M; i += GEMV_ROWS)
+            t->k->gemv(&t->exec, y + i * N, N, qkv__real(x) + i * K, K, qkv__real(w), bias,
+                       M - i < GEMV_ROWS ? M - i : GEMV_ROWS, N, K);
     else if (M <= GEMV_ROWS)
         t->k->gemv(&t->exec, y, N, qkv__real(x), K, qkv__real(w), bias, M, N, K);
     else

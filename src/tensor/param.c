@@ -251,7 +251,7 @@ static bool param_pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
 }
 
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
-                       const qkv_exec *e)
+                       const qkv_exec *e, bool now)
 {
     *out = NULL;
     if (p->packed_version != p->version) {
@@ -259,7 +259,7 @@ bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
         p->has_packed = false;
         p->unpacked_uses = 0;
     }
-    if (!p->has_packed && p->unpacked_uses < PACK_AFTER)
+    if (!p->has_packed && !now && p->unpacked_uses < PACK_AFTER)
         p->unpacked_uses++;
     else if (!p->has_packed && !param_pack(p, k, e))
         return false;

@@ -39,9 +39,9 @@ const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);
 
 /* A matrix as kernels for packed weights take it; *out is NULL until products have asked for its
- * present values so often that the copy will pay. False: no memory. */
+ * present values so often that the copy will pay, or now. False: no memory. */
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
-                       const qkv_exec *e);
+                       const qkv_exec *e, bool now);
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);

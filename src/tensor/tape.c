@@ -81,6 +81,7 @@ void qkv__begin_inference(qkv_tape *t)
 bool qkv__records(const qkv_tape *t) { return t->record; }
 bool qkv__trains(const qkv_tape *t) { return t->train; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
+void qkv_tape_batch_invariant(qkv_tape *t, bool invariant) { t->invariant = invariant; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
 

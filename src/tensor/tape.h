@@ -112,7 +112,7 @@ struct qkv_tape {
     const qkv__device *device;
     qkv__arena *step;  /* the device's: tensors */
     qkv__arena *host;  /* the host's: what the tape knows of them */
-    bool record, train, pack;
+    bool record, train, pack, invariant;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
     qkv__node *first, *last;

@@ -50,6 +50,29 @@ cmp -s "$out/text" "$out/filed" || fail "--file is not --prompt"
     >"$out/head"
 [ "$(wc -c <"$out/head")" -eq 40 ] || fail "nothing streamed into a pipe"
 
+# A prompt on each line, several at once: what each gives alone, in the order of the lines.
+printf 'The \nThe library\nA\nThe libs\nThe \n' >"$out/lines"
+while read -r line; do
+    q generate "$out/m" --prompt "$line" --tokens 20 --greedy --json
+done <"$out/lines" >"$out/singly"
+for batch in 1 2 8; do
+    q generate "$out/m" --lines "$out/lines" --tokens 20 --greedy --json --batch $batch \
+        >"$out/lined"
+    [ "$(wc -l <"$out/lined")" -eq 5 ] || fail "--lines --batch $batch: $(cat "$out/lined")"
+    [ "$(sed -n 2,4p "$out/lined")" = "$(sed -n 2,4p "$out/singly")" ] ||
+        fail "--lines --batch $batch is not each line: $(diff "$out/lined" "$out/singly")"
+    [ "$(head -1 "$out/lined")" = "$(tail -1 "$out/lined")" ] || fail "a line twice is two texts"
+done
+q generate "$out/m" --lines "$out/lines" --tokens 9 --count 2 --batch 3 >"$out/lined"
+[ "$(grep -c '^The ' "$out/lined")" -ge 6 ] || fail "--lines --count 2: $(cat "$out/lined")"
+printf 'The \n\nA\n' >"$out/gap"
+refused 'gap: line 2: the prompt has no tokens' generate "$out/m" --lines "$out/gap"
+: >"$out/empty"
+refused 'empty: no lines' generate "$out/m" --lines "$out/empty"
+"$QKV" generate "$out/m" --lines "$out/lines" --file "$out/prompt" >/dev/null 2>"$out/err"
+[ $? -eq 2 ] || fail "--lines and --file: not exit 2"
+has "$out/err" 'found both'
+
 # A line a token, the likeliest first, one of them marked: greedy is no certainty.
 q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 --greedy >"$out/next"
 [ "$(wc -l <"$out/next")" -eq 4 ] || fail "--show-next: $(cat "$out/next")"

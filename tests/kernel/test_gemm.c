@@ -29,7 +29,8 @@ typedef struct {
 
 static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512,
                                   QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16,
-                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16 | QKV__BF16_LIBRARY};
+                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX,
+                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_LIBRARY};
 static const int teams[] = {1, 2, 3};
 static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
 
@@ -93,7 +94,8 @@ static void check_entry(double got, const float *a, size_t step_a, const float *
 /* What a table that rounds to bf16 makes of x, in products that are large enough. */
 static void round_operands(float *x, size_t n, unsigned isa, const qkv_k_gemm_args *g)
 {
-    bool rounded = (isa & QKV__BF16) && qkv__cpu_bf16() && g->m * g->n * g->k >= QKV__BF16_LEAST;
+    bool rounded = (isa & QKV__BF16_ANY) && g->m * g->n * g->k >= QKV__BF16_LEAST &&
+                   (isa & QKV__BF16_AMX ? qkv__cpu_amx() : qkv__cpu_bf16());
     for (size_t i = 0; i < n && rounded; i++) {
         x[i] = qkv__from_bf16(qkv__to_bf16(x[i]));
     }

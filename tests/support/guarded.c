@@ -252,7 +252,7 @@ static const qkv_kernels tables[] = {
 
 static const qkv_kernels *kernels_on_guard(unsigned isa)
 {
-    bool rounds = isa & QKV__BF16;
+    bool rounds = isa & QKV__BF16_ANY;
     *(rounds ? &bf16 : &plain) = qkv__kernels(isa);
     return &tables[rounds];
 }

@@ -1,0 +1,97 @@
+/* ref_kv.c - keys and values of a cache as bf16, or as 8-bit integers with a scale for each head of
+ * a position. Loops that a compiler turns into vectors: memory sets their speed. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "kernel/ref_math.h"
+
+static const float int8_most = 127;
+
+static uint16_t kv_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)(x != x ? bits >> 16 | 0x40 : rounded); /* NaN stays one */
+}
+
+static float kv_from_bf16(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void kv_put_bf16(uint16_t *y, const qkv_real *x, size_t D)
+{
+    for (size_t i = 0; i < D; i++)
+        y[i] = kv_to_bf16((float)x[i]);
+}
+
+/* Returns the scale. */
+static qkv_real kv_put_int8(int8_t *y, const qkv_real *x, size_t D)
+{
+    float most = 0;
+    bool finite = true;
+    for (size_t i = 0; i < D; i++) {
+        float a = fabsf((float)x[i]);
+        most = a > most ? a : most;
+        finite = finite && a <= FLT_MAX;
+    }
+    float by = finite && most > 0 ? int8_most / most : 0;
+    for (size_t i = 0; i < D; i++) {
+        float a = finite ? (float)x[i] * by : 0;
+        y[i] = (int8_t)(a + (a < 0 ? -0.5f : 0.5f));
+    }
+    return finite ? (qkv_real)(most / int8_most) : (qkv_real)NAN;
+}
+
+static void ref_kv_store(const qkv_exec *e, void *y, qkv_real *scale, const qkv_real *x,
+                         size_t x_row, size_t x_head, qkv_k_kv kind, size_t rows, size_t heads,
+                         size_t D)
+{
+    size_t count = rows * heads;
+#pragma omp parallel for num_threads(e->threads) if (count * D >= REF_GRAIN) default(none)        \
+    shared(y, scale, x, x_row, x_head, kind, count, heads, D)
+    for (size_t i = 0; i < count; i++) {
+        const qkv_real *from = x + i / heads * x_row + i % heads * x_head;
+        if (kind == QKV_K_KV_BF16)
+            kv_put_bf16((uint16_t *)y + i * D, from, D);
+        else
+            scale[i] = kv_put_int8((int8_t *)y + i * D, from, D);
+    }
+}
+
+static void kv_get_bf16(qkv_real *y, const uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (qkv_real)kv_from_bf16(x[i]);
+}
+
+static void kv_get_int8(qkv_real *y, const int8_t *x, qkv_real scale, size_t D)
+{
+    for (size_t i = 0; i < D; i++)
+        y[i] = (qkv_real)x[i] * scale;
+}
+
+static void ref_kv_load(const qkv_exec *e, qkv_real *y, const void *x, const qkv_real *scale,
+                        qkv_k_kv kind, size_t rows, size_t D)
+{
+#pragma omp parallel for num_threads(e->threads) if (rows * D >= REF_GRAIN) default(none)         \
+    shared(y, x, scale, kind, rows, D) schedule(static)
+    for (size_t i = 0; i < rows; i++) {
+        if (kind == QKV_K_KV_BF16)
+            kv_get_bf16(y + i * D, (const uint16_t *)x + i * D, D);
+        else
+            kv_get_int8(y + i * D, (const int8_t *)x + i * D, scale[i], D);
+    }
+}
+
+void qkv__kernels_ref_kv(qkv_kernels *k)
+{
+    k->kv_store = ref_kv_store;
+    k->kv_load = ref_kv_load;
+}

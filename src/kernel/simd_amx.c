@@ -1,0 +1,239 @@
+/* simd_amx.c - products of operands rounded to bf16, with sums in f32, by AMX: a tile of 16 x 16
+ * sums takes 32 numbers along k at a time, sixteen times as many products as a vector instruction.
+ *
+ * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
+ * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
+ * Then blocks of c are computed, each by one thread, from parts that stay in the second cache. */
+#include "kernel/simd.h"
+
+#ifdef QKV_SIMD_avx512
+#include "kernel/simd_words.h"
+
+enum {
+    SIDE = 16, DEPTH = 32,          /* of a tile: rows or columns, numbers along k */
+    TILE = SIDE * DEPTH / 2,        /* its words, each two numbers that follow along k */
+    BLOCK_M = 256, BLOCK_N = 128,   /* a block of c */
+    BLOCK_K = 1024                  /* at most, between visits to c */
+};
+
+static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
+
+static size_t simd_amx_at_most(size_t n, size_t most) { return n < most ? n : most; }
+static size_t simd_amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
+
+/* ---- layout ------------------------------------------------------------------------------- */
+
+/* One operand: lanes (rows of op(a), columns of op(b)), each of k numbers. */
+typedef struct {
+    const float *x;
+    size_t ld, lanes, k;
+    bool along;     /* numbers of a lane lie side by side, lanes ld apart; else the other way */
+    bool lane_rows; /* the rows of its tiles are lanes; else pairs of numbers along k */
+} operand;
+
+/* A tile: lanes i .. i+15, numbers p .. p+31 along k; 0 beyond the operand. */
+static void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
+{
+    size_t lanes = o->lanes > i ? simd_amx_at_most(o->lanes - i, SIDE) : 0;
+    size_t k = simd_amx_at_most(o->k - p, DEPTH), low = simd_amx_at_most(k, VF);
+    vf word[VF];
+    for (size_t r = 0; r < SIDE; r++) {
+        word[r] = vf_zero();
+        if (o->along && r < lanes) {
+            const float *from = o->x + (i + r) * o->ld + p;
+            vf first = vf_get(from, low), second = k > low ? vf_get(from + VF, k - low) : vf_zero();
+            word[r] = (vf)_mm512_cvtne2ps_pbh(second, first);
+        } else if (!o->along && 2 * r < k && lanes) {
+            const float *from = o->x + (p + 2 * r) * o->ld + i;
+            vf first = vf_get(from, lanes);
+            vf second = 2 * r + 1 < k ? vf_get(from + o->ld, lanes) : vf_zero();
+            word[r] = (vf)simd_words_of(first, second);
+        }
+    }
+    if (o->along != o->lane_rows)
+        vf_transpose(word);
+    for (size_t r = 0; r < SIDE; r++)
+        _mm512_storeu_si512(to + r * SIDE, (__m512i)word[r]);
+}
+
+/* ---- tiles of c --------------------------------------------------------------------------- */
+
+/* The shapes of all eight tile registers: 16 rows of 64 bytes. */
+static void configure_tiles(void)
+{
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        shape.row_bytes[i] = 64;
+        shape.rows[i] = SIDE;
+    }
+    _tile_loadconfig(&shape);
+}
+
+/* The product as all threads see it. */
+typedef struct {
+    float *c;
+    const uint32_t *a, *b; /* tiles: those of a panel of 16 lanes lie one after another */
+    const qkv_k_gemm_args *g;
+    size_t depth; /* tiles along k */
+    size_t step;  /* of them between visits to c */
+} simd_amx_job;
+
+/* Where a tile of c lies while it is summed: in c, or aside if it is not whole or has a bias. */
+typedef struct {
+    float *c;
+    size_t ldc, rows, columns; /* that c has of it */
+    bool aside;
+    float sums[SIDE * SIDE];
+} place;
+
+static void begin_tile(place *t, const simd_amx_job *j, size_t row, size_t column, bool first)
+{
+    const qkv_k_gemm_args *g = j->g;
+    const float *bias = g->bias && first ? g->bias + column : NULL;
+    t->rows = row < g->m ? simd_amx_at_most(g->m - row, SIDE) : 0;
+    t->columns = column < g->n ? simd_amx_at_most(g->n - column, SIDE) : 0;
+    t->c = j->c + (t->rows && t->columns ? row * g->ldc + column : 0);
+    t->ldc = g->ldc;
+    t->aside = t->rows < SIDE || t->columns < SIDE || bias;
+    for (size_t r = 0; r < SIDE && t->aside; r++) {
+        vf sum = vf_zero();
+        if (r < t->rows && t->columns && (g->acc || !first))
+            sum = vf_get(t->c + r * t->ldc, t->columns);
+        if (r < t->rows && t->columns && bias)
+            sum = sum + vf_get(bias, t->columns);
+        vf_put(t->sums + r * SIDE, sum, VF);
+    }
+    for (size_t r = 0; r < SIDE && !t->aside; r++) { /* c is far away */
+        __builtin_prefetch(t->c + r * t->ldc, 1);
+        __builtin_prefetch(t->c + r * t->ldc + SIDE - 1, 1);
+    }
+}
+
+static void end_tile(const place *t)
+{
+    for (size_t r = 0; r < t->rows && t->aside && t->columns; r++)
+        vf_put(t->c + r * t->ldc, vf_get(t->sums + r * SIDE, VF), t->columns);
+}
+
+/* Tile register `n`, which must be a constant. */
+#define LOAD_SUMS(n, t, zero)                                                                     \
+    do {                                                                                          \
+        if (zero)                                                                                 \
+            _tile_zero(n);                                                                        \
+        else                                                                                      \
+            _tile_loadd(n, (t)->aside ? (t)->sums : (t)->c, (t)->aside ? 64 : 4 * (t)->ldc);      \
+    } while (0)
+#define STORE_SUMS(n, t)                                                                          \
+    _tile_stored(n, (t)->aside ? (t)->sums : (t)->c, (t)->aside ? 64 : 4 * (t)->ldc)
+
+/* Two tiles by two of c, from row and column on, and tiles p .. end-1 along k. */
+static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, size_t p, size_t end)
+{
+    const size_t panel = j->depth * TILE;
+    const uint32_t *a = j->a + row / SIDE * panel, *b = j->b + column / SIDE * panel;
+    const bool first = p == 0, fresh = first && !j->g->acc;
+    place t[4];
+    for (size_t i = 0; i < 4; i++)
+        begin_tile(&t[i], j, row + i / 2 * SIDE, column + i % 2 * SIDE, first);
+    LOAD_SUMS(0, &t[0], fresh && !t[0].aside);
+    LOAD_SUMS(1, &t[1], fresh && !t[1].aside);
+    LOAD_SUMS(2, &t[2], fresh && !t[2].aside);
+    LOAD_SUMS(3, &t[3], fresh && !t[3].aside);
+    for (; p < end; p++) {
+        _tile_loadd(4, a + p * TILE, 64);
+        _tile_loadd(6, b + p * TILE, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + panel + p * TILE, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + panel + p * TILE, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    STORE_SUMS(0, &t[0]);
+    STORE_SUMS(1, &t[1]);
+    STORE_SUMS(2, &t[2]);
+    STORE_SUMS(3, &t[3]);
+    for (size_t i = 0; i < 4; i++)
+        end_tile(&t[i]);
+}
+
+/* The block of c that begins there. */
+static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
+{
+    size_t rows = simd_amx_at_most(j->g->m, row + BLOCK_M);
+    size_t columns = simd_amx_at_most(j->g->n, column + BLOCK_N);
+    for (size_t p = 0; p < j->depth; p += j->step)
+        for (size_t y = column; y < columns; y += 2 * SIDE)
+            for (size_t x = row; x < rows; x += 2 * SIDE)
+                square_of_tiles(j, x, y, p, simd_amx_at_most(j->depth, p + j->step));
+}
+
+/* ---- the kernel --------------------------------------------------------------------------- */
+
+static void pack_both(const qkv_exec *e, uint32_t *to_a, uint32_t *to_b, const operand *a,
+                      const operand *b, size_t panels_a, size_t panels_b, size_t depth)
+{
+    size_t panels = panels_a + panels_b;
+#pragma omp parallel for num_threads(e->threads) schedule(static) default(none)                    \
+    shared(to_a, to_b, a, b, panels_a, panels, depth)
+    for (size_t i = 0; i < panels; i++) {
+        bool left = i < panels_a;
+        size_t panel = left ? i : i - panels_a;
+        uint32_t *to = (left ? to_a : to_b) + panel * depth * TILE;
+        for (size_t p = 0; p < depth; p++)
+            pack_tile(to + p * TILE, left ? a : b, panel * SIDE, p * DEPTH);
+    }
+}
+
+static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
+{
+    size_t across = simd_amx_units(j->g->n, BLOCK_N);
+    size_t blocks = simd_amx_units(j->g->m, BLOCK_M) * across;
+#pragma omp parallel num_threads(e->threads) default(none) shared(j, across, blocks)
+    {
+        configure_tiles();
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < blocks; i++)
+            simd_amx_block(j, i / across * BLOCK_M, i % across * BLOCK_N);
+        _tile_release();
+    }
+}
+
+static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                          const qkv_k_gemm_args *g)
+{
+    if (g->m * g->n * g->k < QKV__BF16_LEAST) {
+        if (!e->meta)
+            simd_amx_f32(e, c, a, b, g);
+        return;
+    }
+    const operand left = {a, g->lda, g->m, g->k, !g->ta, true};
+    const operand right = {b, g->ldb, g->n, g->k, g->tb, false};
+    size_t panels_a = 2 * simd_amx_units(g->m, 2 * SIDE);
+    size_t panels_b = 2 * simd_amx_units(g->n, 2 * SIDE), depth = simd_amx_units(g->k, DEPTH);
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    uint32_t *to_a = qkv__arena_alloc(e->scratch, panels_a * depth * TILE * sizeof *to_a);
+    uint32_t *to_b = to_a ? qkv__arena_alloc(e->scratch, panels_b * depth * TILE * sizeof *to_b)
+                          : NULL;
+    if (to_b && !e->meta) {
+        size_t visits = simd_amx_units(depth, BLOCK_K / DEPTH);
+        simd_amx_job j = {c, to_a, to_b, g, depth, simd_amx_units(depth, visits)};
+        pack_both(e, to_a, to_b, &left, &right, panels_a, panels_b, depth);
+        multiply_blocks(e, &j);
+    }
+    qkv__arena_release(e->scratch, mark);
+}
+
+void QKV_SIMD(qkv__kernels_amx)(qkv_kernels *k)
+{
+    simd_amx_f32 = k->gemm;
+    k->gemm = simd_amx_gemm;
+}
+
+#else
+void QKV_SIMD(qkv__kernels_amx)(qkv_kernels *k) { (void)k; }
+#endif
