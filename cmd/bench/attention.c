@@ -1,6 +1,7 @@
 /* attention.c - `qkv bench attention`: causal attention, forward and backward, against
  * the machine's best products. */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/bench.h"
 #include "core/cli.h"
@@ -8,7 +9,7 @@
 enum { WARM_UPS = 2 };
 
 typedef struct {
-    size_t batch, length, heads, head_width, repeats;
+    size_t batch, length, to, heads, head_width, repeats;
 } settings;
 
 #define SIZE_ROW(flag_, member, most, initial_, help_)                                            \
@@ -16,6 +17,9 @@ typedef struct {
      .offset = offsetof(settings, member), .initial = initial_, .help = help_}
 static const qkv_option rows[] = {
     SIZE_ROW("length", length, 1048576, "2048", "queries and keys in a sequence"),
+    {.flag = "to", .type = QKV_OPT_SIZE, .max = 1048576, .offset = offsetof(settings, to),
+     .initial = "0", .help = "a line for every length from --length on, doubled up to this one; 0: "
+                             "--length alone"},
     SIZE_ROW("batch", batch, 65536, "1", "sequences"),
     SIZE_ROW("heads", heads, 1024, "12", "attention heads"),
     SIZE_ROW("head-width", head_width, 1024, "64", "channels of a head"),
@@ -27,8 +31,7 @@ typedef struct {
     cli *c;
     settings s;
     qkv_tape *tape;
-    qkv_real *data;             /* q, k, v and d(loss)/d(output), each of `size` */
-    size_t size;                /* batch length heads head_width */
+    qkv_rng rng;
     double *forward, *backward; /* (repeats) seconds */
     double peak;                /* flop/s */
 } job;
@@ -39,28 +42,31 @@ static qkv_status attention_prepare(job *j)
     qkv_status status = qkv_tape_create(&j->tape, ctx);
     if (status)
         return status;
-    j->size = j->s.batch * j->s.length * j->s.heads * j->s.head_width;
-    j->data = qkv_calloc(ctx, 4 * j->size, sizeof *j->data);
     j->forward = qkv_calloc(ctx, j->s.repeats, sizeof *j->forward);
     j->backward = qkv_calloc(ctx, j->s.repeats, sizeof *j->backward);
-    if (!j->data || !j->forward || !j->backward)
-        return QKV_E_MEMORY;
-    qkv_rng r;
-    qkv_rng_init(&r, j->c->common.seed, qkv_hash64("attention", 9));
-    for (size_t i = 0; i < 4 * j->size; i++)
-        j->data[i] = (qkv_real)qkv_rng_normal(&r);
-    return QKV_OK;
+    qkv_rng_init(&j->rng, j->c->common.seed, qkv_hash64("attention", 9));
+    return j->forward && j->backward ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* Random numbers in the memory that a network's tensors have. */
+static qkv_tensor *attention_input(job *j)
+{
+    size_t shape[] = {j->s.batch, j->s.length, j->s.heads, j->s.head_width};
+    qkv_tensor *x = qkv_tensor_from(j->tape, NULL, 4, shape);
+    qkv_real *data = qkv_tensor_fill(x);
+    for (size_t i = 0; data && i < qkv_count(x); i++)
+        data[i] = (qkv_real)(2 * qkv_rng_uniform(&j->rng) - 1);
+    return x;
 }
 
 static qkv_status attention_pass(job *j, double *forward, double *backward)
 {
     qkv_tape *t = j->tape;
-    size_t shape[] = {j->s.batch, j->s.length, j->s.heads, j->s.head_width};
     qkv_tensor *x[4];
     qkv_tape_reset(t);
     qkv_tape_mode(t, true, true);
     for (size_t i = 0; i < 4; i++) {
-        x[i] = qkv_tensor_wrap(t, j->data + i * j->size, 4, shape);
+        x[i] = attention_input(j);
         if (i < 3)
             qkv_require_grad(t, x[i]);
     }
@@ -98,6 +104,7 @@ static void attention_report(job *j, bench_report *r)
     double forward = bench_median(j->forward, s->repeats);
     double backward = bench_median(j->backward, s->repeats);
     double rate = (once + back) / (forward + backward);
+    double memory = (double)(qkv_tape_high_water(j->tape) + qkv_tape_scratch_high_water(j->tape));
     const bench_figure figures[] = {
         {"forward_s", "forward", "ms", BENCH_REAL, forward, 1e-3},
         {"backward_s", "backward", "ms", BENCH_REAL, backward, 1e-3},
@@ -106,6 +113,7 @@ static void attention_report(job *j, bench_report *r)
         {"gflops", "both", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
         {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
         {"of_peak", "both, of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
+        {"memory_bytes", "tensors and scratch", "MB", BENCH_REAL, memory, 1e6},
     };
     *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
@@ -122,7 +130,6 @@ static qkv_status attention_work(cli *c, const void *asked, bench_report *out)
         attention_report(&j, out);
     qkv_free(c->ctx, j.backward);
     qkv_free(c->ctx, j.forward);
-    qkv_free(c->ctx, j.data);
     qkv_tape_destroy(j.tape);
     return status;
 }
@@ -137,13 +144,78 @@ static void attention_adapt(void *asked, const bench_request *request)
 const bench_measure bench_attention = {"attention", &cli_bench_attention, sizeof(settings),
                                        attention_adapt, attention_work};
 
-static const char *const examples[] = {"qkv bench attention --length 2048 --json", NULL};
+/* ---- a line for every length ----------------------------------------------------------------- */
+
+static double attention_figure(const bench_report *r, const char *key)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(r->figures[i].key, key) == 0)
+            return r->figures[i].value;
+    return 0;
+}
+
+static void attention_line(size_t length, const bench_report *r)
+{
+    printf("%7zu %10.1f %10.1f %10.1f %7.1f %% %10.1f\n", length,
+           attention_figure(r, "forward_gflops"), attention_figure(r, "backward_gflops"),
+           attention_figure(r, "gflops"), 100 * attention_figure(r, "of_peak"),
+           attention_figure(r, "memory_bytes") / 1e6);
+    (void)fflush(stdout);
+}
+
+static int attention_lengths(cli *c, settings s)
+{
+    qkv_status status = QKV_OK;
+    qkv_json_writer w = cli_object(c);
+    bench_report found;
+    if (!c->common.json)
+        printf("causal attention, %zu heads of %zu, batch %zu, f32\n%s, %d threads\n\n"
+               "%7s %10s %10s %10s %9s %10s\n", s.heads, s.head_width, s.batch,
+               qkv_machine_cpu(), qkv_context_threads(c->ctx), "length", "forward", "backward",
+               "both", "of limit", "MB");
+    qkv_json_begin_array(&w, "lengths");
+    for (; s.length <= s.to && !status; s.length *= 2) {
+        if ((status = attention_work(c, &s, &found)))
+            break;
+        if (!c->common.json)
+            attention_line(s.length, &found);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_int(&w, "length", (int64_t)s.length);
+        bench_put(&w, &found);
+        qkv_json_end_object(&w);
+    }
+    qkv_json_end_array(&w);
+    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    if (c->common.json && !status)
+        return cli_answer(c, &w);
+    qkv_json_writer_free(&w);
+    return status ? cli_error(c) : CLI_DONE;
+}
+
+static int attention_run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bench_report found;
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    if (s.to && s.to < s.length)
+        return cli_usage(c, "--to is less than --length");
+    if (s.to)
+        return attention_lengths(c, s);
+    return attention_work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+}
+
+static const char *const examples[] = {"qkv bench attention --length 2048 --json",
+                                       "qkv bench attention --length 1024 --to 32768 --repeats 3",
+                                       NULL};
 
 CLI_COMMAND(cli_bench_attention, 720) = {
     .manual = {.name = "bench attention", .summary = "time attention, forward and backward",
                .usage = "[--length T] [options]", .examples = examples,
-               .text = "Medians of the timed passes. The forward pass counts as half of "
-                       "4 T^2 heads head-width operations, because half of the keys are hidden, "
-                       "and the backward pass as 2.5 times that. The limit is the best of ten "
-                       "products of 2048 x 2048 matrices, five before and five after."},
-    .own = {&table}, .measure = &bench_attention, .run = bench_run};
+               .text = "Medians of the timed passes, in GFLOP/s. The forward pass counts as half "
+                       "of 4 T^2 heads head-width operations, because half of the keys are "
+                       "hidden, and the backward pass as 2.5 times that. The limit is the best "
+                       "of ten products of 2048 x 2048 matrices, five before and five after."},
+    .own = {&table}, .measure = &bench_attention, .run = attention_run};

@@ -95,6 +95,7 @@ typedef struct {
     size_t batch, length; /* 0: the network's own */
     double dropout;       /* below 0: the network's own */
     qkv_optimizer_kind optimizer;
+    bool recompute;       /* blocks, in the backward pass */
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
 
@@ -124,6 +125,7 @@ struct bench_training {
     char name[48];        /* for people */
     size_t batch, length; /* sequences, and tokens in each; images, and the pixels of a side */
     double dropout;
+    bool recompute;
     size_t vocab;
     qkv_model *model;
     qkv_tape *tape;

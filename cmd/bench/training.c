@@ -32,6 +32,8 @@ static const qkv_option rows[] = {
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
     {.flag = "optimizer", .type = QKV_OPT_ENUM, FIELD(optimizer), .names = optimizers,
      .initial = "adamw", .help = "rule that turns gradients into updates"},
+    {.flag = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
+     .help = "compute each block again in the backward pass instead of keeping its activations"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -49,7 +51,8 @@ qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_
     *b = (bench_training){.ctx = ctx, .network = network,
                           .batch = step->batch ? step->batch : network->batch,
                           .length = step->length ? step->length : network->length,
-                          .dropout = step->dropout < 0 ? network->dropout : step->dropout};
+                          .dropout = step->dropout < 0 ? network->dropout : step->dropout,
+                          .recompute = step->recompute};
     qkv_status status = network->create(b, step);
     if (status)
         return status;
@@ -67,6 +70,8 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
     if (!status)
         status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
                                       qkv_optimizer_decay_matrices(), 1);
+    if (b->tape)
+        qkv_tape_recompute(b->tape, step->recompute);
     return status;
 }
 
@@ -96,8 +101,9 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
 
 void bench_training_title(const bench_training *b, char *out, size_t size)
 {
-    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g", b->name,
-                   b->batch, b->length, b->network->what, b->dropout);
+    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s", b->name,
+                   b->batch, b->length, b->network->what, b->dropout,
+                   b->recompute ? ", recomputing" : "");
 }
 
 qkv_status bench_training_step(bench_training *b)

@@ -58,8 +58,9 @@ int info_predict(cli *c, const bench_step *step)
 {
     rehearsal r = {.step = step};
     qkv_memory_prediction found;
-    const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss, .end =
-        info_predict_end, .user = &r};
+    const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss,
+                                  .end = info_predict_end, .user = &r,
+                                  .recompute = step->recompute};
     const qkv_optimizer_options optimizer = qkv_optimizer_defaults(step->optimizer);
     if (qkv_context_set_products(c->ctx, step->dtype) ||
         qkv_predict_memory(c->ctx, &s, &optimizer, &found))

@@ -8,8 +8,8 @@
 
 QKV_BEGIN_DECLS
 
-/* A training step. Its functions run on a meta context, where tensors have shapes but no values.
- * All are REQUIRED. */
+/* A training step. Its functions run on a meta context, where tensors have shapes but no values,
+ * and are REQUIRED. */
 typedef struct {
     /* Creates models[0], which is trained, and optionally models[1], which the loss also uses.
      * Both are initially NULL. */
@@ -19,6 +19,7 @@ typedef struct {
     /* Frees everything that make and loss created, including the models, also after a failure. */
     void (*end)(void *user);
     void *user; /* argument of the functions */
+    bool recompute; /* as qkv_tape_recompute */
 } qkv_predicted_step;
 
 /* Memory of a training step, bytes. */

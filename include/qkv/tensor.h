@@ -223,6 +223,40 @@ const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x);
 typedef void qkv_grad_ready_fn(void *user, qkv_param *p);
 void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user);
 
+/* ---- recomputing activations --------------------------------------------------------- */
+
+/* A part of a forward pass: makes out (n_out of the call, initially NULL) of in and of parameters.
+ * Returns false once anything on the tape has failed. It runs in the forward pass and again in each
+ * backward pass, and must do the same: what it reads through args (sequences, masks) must be
+ * unchanged until then, and it neither freezes parameters nor adds to anything but the tape. */
+typedef bool qkv_recomputed_fn(qkv_tape *t, const void *args, qkv_tensor *const *in,
+                               qkv_tensor **out);
+
+typedef struct {
+    qkv_recomputed_fn *fn;
+    const void *args; /* args_size bytes, copied; NULL: none */
+    size_t args_size;
+    int n_in, n_out;  /* [0, QKV_RECOMPUTE_TENSORS] */
+    qkv_tensor *const *in; /* entries may be NULL; fn may also use other tensors of the tape */
+} qkv_recompute_args;
+
+enum { QKV_RECOMPUTE_TENSORS = 8 };
+
+/* Calls fn and keeps its outputs alone: everything between is released at once, and computed again
+ * when the backward pass arrives there (gradient checkpointing: Chen et al. 2016, "Training deep
+ * nets with sublinear memory cost"). Values, gradients and dropout are the same to the bit as
+ * without; the memory is that of the tensors between calls and of the largest call. Running
+ * statistics (qkv_batch_norm) take a batch in once. A call within fn is a plain call of its
+ * function. So is every call, and everything is kept, while the tape does not record or has probes:
+ * what a probe sees lasts until the reset. qkv_require_grad of a tensor that fn makes fails the
+ * tape. out (n_out): entries that fn left NULL are NULL. False once anything on the tape has
+ * failed. */
+bool qkv_recompute(qkv_tape *t, const qkv_recompute_args *a, qkv_tensor **out);
+
+/* Models recompute each block of a stack in the backward pass (initially false): the memory of a
+ * step is that of the blocks' outputs and of one block, for one more forward pass of the blocks. */
+void qkv_tape_recompute(qkv_tape *t, bool recompute);
+
 /* ---- names and probes ---------------------------------------------------------------- */
 
 /* Pushes a name: "h.3" then "attn" gives "h.3.attn" in errors and probes. push copies the name; the

@@ -69,6 +69,7 @@ typedef struct {
     size_t batch;      /* samples per update */
     size_t accumulation_steps; /* micro-batches per batch; more take less memory */
     int dtype; /* QKV_PRODUCTS_*: the context's products are set to it (qkv_context_set_products) */
+    bool recompute;    /* qkv_tape_recompute: blocks of stacks keep their outputs alone */
     double clip;       /* maximum global gradient norm; 0: no clipping */
     double ema;        /* decay of the weight average that is saved; 0: none */
     size_t eval_every; /* steps between evaluations; 0: a tenth of the run */

@@ -21,11 +21,13 @@ enum {
     FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
 };
 
-/* Before a loop whose bounds are constants once its function is inlined. */
+/* Before a loop whose bounds are constants once its function is inlined; before another one. */
 #if defined(__clang__)
 #define QKV_UNROLL _Pragma("unroll")
+#define QKV_UNROLL_4 _Pragma("unroll 4")
 #else
 #define QKV_UNROLL _Pragma("GCC unroll 16")
+#define QKV_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 
 typedef qkv_k_attention_args attention_args;

@@ -17,6 +17,7 @@ static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, co
             acc[r][v] = vf_zero();
         }
     }
+    QKV_UNROLL_4 /* a short loop's end is foreseen: the next block's products begin behind it */
     for (size_t p = 0; p < k; p++) {
         vf row[NV];
         QKV_UNROLL

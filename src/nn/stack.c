@@ -2,6 +2,7 @@
 #include "nn/stack.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "nn/state_entries.h"
 #include "tensor/make.h"
@@ -83,14 +84,74 @@ static size_t stack_entry(const qkv__stack *s, qkv_tape *t, qkv_stream *stream)
     return 0;
 }
 
+/* ---- recomputing a block -------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_block *block;
+    qkv_sequence seq;
+} stack_part;
+
+/* in, out: the stream and its branch. */
+static bool stack_run_part(qkv_tape *t, const void *args, qkv_tensor *const *in, qkv_tensor **out)
+{
+    const stack_part *p = args;
+    qkv_stream stream = {in[0], in[1]};
+    if (!qkv_block_forward(p->block, t, &stream, &p->seq, NULL))
+        return false;
+    out[0] = stream.x;
+    out[1] = stream.branch;
+    return true;
+}
+
+static bool stack_recompute(qkv_block *b, qkv_tape *t, qkv_stream *stream, const qkv_sequence *seq)
+{
+    const stack_part part = {b, *seq};
+    qkv_tensor *in[] = {stream->x, stream->branch}, *out[2];
+    const qkv_recompute_args args = {stack_run_part, &part, sizeof part, 2, 2, in};
+    if (!qkv_recompute(t, &args, out))
+        return false;
+    *stream = (qkv_stream){out[0], out[1]};
+    return true;
+}
+
+/* A copy of n numbers that lasts until the backward pass; NULL for NULL. */
+static const int32_t *stack_keep(qkv_tape *t, const int32_t *list, size_t n)
+{
+    int32_t *copy = list ? qkv__step_alloc(t, (n + 1) * sizeof *copy) : NULL;
+    if (copy)
+        memcpy(copy, list, n * sizeof *copy);
+    return copy;
+}
+
+/* The sequences with lists that are not the caller's, who may change them before the backward
+ * pass; B: the stream's leading dimension. */
+static qkv_sequence stack_keep_sequence(qkv_tape *t, const qkv_sequence *seq, size_t B)
+{
+    qkv_sequence s = *seq;
+    size_t n = seq->offsets ? seq->sequences : B;
+    size_t memories = seq->memory_queries ? seq->memories : n;
+    s.offsets = stack_keep(t, seq->offsets, n + 1);
+    s.lengths = stack_keep(t, seq->lengths, n);
+    s.memory_queries = stack_keep(t, seq->memory_queries, memories + 1);
+    s.memory_offsets = stack_keep(t, seq->memory_offsets, memories + 1);
+    s.memory_begins = stack_keep(t, seq->memory_begins, memories);
+    s.memory_lengths = stack_keep(t, seq->memory_lengths, memories);
+    return s;
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
 qkv_tensor *qkv__stack_forward(const qkv__stack *s, qkv_tape *t, qkv_tensor *x,
                                const qkv_sequence *seq, qkv_block_cache *caches)
 {
     qkv_stream stream = {x, NULL};
+    bool again = qkv__recomputes(t) && !caches && x;
+    const qkv_sequence kept = again ? stack_keep_sequence(t, seq, qkv_dim(x, 0)) : *seq;
     for (size_t i = stack_entry(s, t, &stream); i < s->count; i++) {
         qkv_scope scope = qkv_scope_begin(t);
         qkv_block_cache *cache = caches ? &caches[i] : NULL;
-        if (!stream.x || !qkv_block_forward(s->blocks[i], t, &stream, seq, cache))
+        if (!stream.x || !(again ? stack_recompute(s->blocks[i], t, &stream, &kept)
+                                 : qkv_block_forward(s->blocks[i], t, &stream, seq, cache)))
             return NULL;
         if (!qkv__records(t)) { /* one tensor survives: the sum */
             x = stream.branch ? qkv_add(t, stream.x, stream.branch) : stream.x;

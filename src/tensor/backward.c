@@ -76,7 +76,7 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
 
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
 {
-    if (t->retain_graph || bytes <= t->spare_bytes)
+    if (t->retain_graph || t->region || bytes <= t->spare_bytes)
         return;
     t->spare = p;
     t->spare_bytes = bytes;
@@ -277,13 +277,9 @@ static qkv_status backward_check(qkv_tape *t, const qkv_backward_args *a)
     return QKV_OK;
 }
 
-/* Marks what lies between the chosen tensors and the outputs. */
-static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
+/* Marks what the tape's nodes made of what is marked. */
+static void spread_wanted(qkv_tape *t)
 {
-    for (int i = 0; i < a->n_wrt; i++) {
-        a->wrt[i]->root->wanted = t->pass;
-        a->wrt[i]->root->kept = t->pass;
-    }
     for (qkv__node *n = t->first; n; n = n->next) {
         bool reached = false;
         for (int i = 0; i < n->n_in && !reached; i++)
@@ -291,6 +287,16 @@ static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
         for (int i = 0; i < n->n_out && reached; i++)
             n->out[i]->root->wanted = t->pass;
     }
+}
+
+/* Marks what lies between the chosen tensors and the outputs. */
+static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
+{
+    for (int i = 0; i < a->n_wrt; i++) {
+        a->wrt[i]->root->wanted = t->pass;
+        a->wrt[i]->root->kept = t->pass;
+    }
+    spread_wanted(t);
 }
 
 void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc)
@@ -333,7 +339,7 @@ static void use_up(qkv_tape *t, const qkv__node *n)
 {
     for (int i = 0; i < n->n_in; i++) {
         qkv_tensor *root = n->in[i] ? n->in[i]->root : NULL;
-        if (!root || !into_param(t, root) || !root->needs_grad)
+        if (!root || !into_param(t, root) || !root->needs_grad || t->region)
             continue;
         enter_pass(t, root);
         if (++root->used_up == root->uses && root->grad)
@@ -362,6 +368,32 @@ static void run_node(qkv_tape *t, const qkv__node *n)
             y->state = QKV__GRAD_NONE;
         }
     }
+}
+
+void qkv__backward_region(qkv_tape *t)
+{
+    if (t->wrt)
+        spread_wanted(t);
+    for (const qkv__node *n = t->last; n && !t->status; n = n->prev)
+        run_node(t, n);
+}
+
+void qkv__grad_hand_over(qkv_tape *t, qkv_tensor *x, qkv_tensor *y)
+{
+    if (t->status || x->pass != t->pass || x->state == QKV__GRAD_NONE)
+        return;
+    fill_missing(t, x);
+    bool asked = x->required || x->kept == t->pass;
+    bool own = y->root == y && y->region == t->region && y->pass != t->pass;
+    if (asked || !own) {
+        seed(t, y, qkv__new_over(t, QKV_REAL, x->grad, x->ndim, x->shape));
+        return;
+    }
+    enter_pass(t, y);
+    y->grad = x->grad;
+    y->state = QKV__GRAD_FULL;
+    x->grad = NULL;
+    x->state = QKV__GRAD_NONE;
 }
 
 qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)

@@ -13,6 +13,8 @@
 void qkv__begin_inference(qkv_tape *t);
 bool qkv__records(const qkv_tape *t);
 bool qkv__trains(const qkv_tape *t);
+/* Are blocks to be recomputed? Only while the tape records. */
+bool qkv__recomputes(const qkv_tape *t);
 
 /* Records the first error as "op at name: sentence"; returns NULL. */
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);

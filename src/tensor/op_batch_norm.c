@@ -126,7 +126,7 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
     for (size_t c = 0; variance && slope && c < C; c++)
         slope[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
     qkv__bring(t, rstd, slope, C);
-    if (p->own && g && !t->status && !qkv__context_meta(t->ctx))
+    if (p->own && g && !t->again && !t->status && !qkv__context_meta(t->ctx))
         op_batch_norm_remember(g, means, variance, p->N);
     qkv__arena_release(t->host, mark);
 }

@@ -10,6 +10,12 @@ static uint64_t epochs; /* distinct over all tapes, so that a stale leaf is neve
 
 static uint64_t next_epoch(void) { return __atomic_add_fetch(&epochs, 1, __ATOMIC_RELAXED); }
 
+static qkv_status tape_create_memory(qkv_tape *t, qkv__memory *m)
+{
+    qkv_status status = qkv__arena_create_on(&m->step, t->ctx, t->device, "step");
+    return status ? status : qkv__arena_create(&m->host, t->ctx, "step");
+}
+
 qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
 {
     *out = NULL;
@@ -23,12 +29,13 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     t->record = true;
     t->epoch = next_epoch();
     t->device = qkv__context_device(ctx);
-    if (qkv__arena_create_on(&t->step, ctx, t->device, "step") ||
-        qkv__arena_create(&t->host, ctx, "step") ||
+    if (tape_create_memory(t, &t->kept) || tape_create_memory(t, &t->brief) ||
         qkv__arena_create_on(&t->exec.scratch, ctx, t->device, "scratch")) {
         qkv_tape_destroy(t);
         return QKV_E_MEMORY;
     }
+    t->step = t->kept.step;
+    t->host = t->kept.host;
     *out = t;
     return QKV_OK;
 }
@@ -39,8 +46,10 @@ void qkv_tape_destroy(qkv_tape *t)
         return;
     qkv_probes_clear(t);
     t->device->sync(t->ctx);
-    qkv__arena_destroy(t->step);
-    qkv__arena_destroy(t->host);
+    qkv__arena_destroy(t->kept.step);
+    qkv__arena_destroy(t->kept.host);
+    qkv__arena_destroy(t->brief.step);
+    qkv__arena_destroy(t->brief.host);
     qkv__arena_destroy(t->exec.scratch);
     qkv_free(t->ctx, t);
 }
@@ -48,8 +57,10 @@ void qkv_tape_destroy(qkv_tape *t)
 void qkv_tape_reset(qkv_tape *t)
 {
     t->status = t->device->sync(t->ctx); /* work on what is given back now is over */
-    qkv__arena_reset(t->step);
-    qkv__arena_reset(t->host);
+    qkv__arena_reset(t->kept.step);
+    qkv__arena_reset(t->kept.host);
+    qkv__arena_reset(t->brief.step);
+    qkv__arena_reset(t->brief.host);
     qkv__arena_reset(t->exec.scratch);
     t->epoch = next_epoch();
     t->first = t->last = NULL;
@@ -80,19 +91,23 @@ void qkv__begin_inference(qkv_tape *t)
 
 bool qkv__records(const qkv_tape *t) { return t->record; }
 bool qkv__trains(const qkv_tape *t) { return t->train; }
+bool qkv__recomputes(const qkv_tape *t) { return t->recompute && t->record; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 void qkv_tape_batch_invariant(qkv_tape *t, bool invariant) { t->invariant = invariant; }
+void qkv_tape_recompute(qkv_tape *t, bool recompute) { t->recompute = recompute; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
 
 size_t qkv_tape_used(const qkv_tape *t)
 {
-    return qkv__arena_used(t->step) + qkv__arena_used(t->host);
+    return qkv__arena_used(t->kept.step) + qkv__arena_used(t->kept.host) +
+           qkv__arena_used(t->brief.step) + qkv__arena_used(t->brief.host);
 }
 
 size_t qkv_tape_high_water(const qkv_tape *t)
 {
-    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->host);
+    return qkv__arena_high_water(t->kept.step) + qkv__arena_high_water(t->kept.host) +
+           qkv__arena_high_water(t->brief.step) + qkv__arena_high_water(t->brief.host);
 }
 
 size_t qkv_tape_scratch_high_water(const qkv_tape *t)
@@ -215,7 +230,7 @@ static void tape_note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const
         t->first = n;
     t->last = n;
     for (int i = 0; i < n_in; i++)
-        if (in[i])
+        if (in[i] && !t->region) /* of a region its own node counts */
             in[i]->root->uses++;
     for (int i = 0; i < n_out; i++) {
         out[i]->root->needs_grad = true;

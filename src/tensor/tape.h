@@ -62,6 +62,7 @@ struct qkv_tensor {
     qkv_tensor *root; /* whose memory this is: itself when not a view */
     size_t offset;    /* of the first element within the root */
     int part;         /* QKV__WHOLE, QKV__OTHER or a part's index */
+    uint64_t region;  /* in which it was made: see qkv_tape */
 
     /* The rest is used on roots alone. */
     void *host;       /* the same in the host's memory; NULL: not there, or data is */
@@ -105,6 +106,11 @@ typedef struct qkv__entry {
     struct qkv__entry *next;
 } qkv__entry;
 
+/* Memory of the device and of the host. */
+typedef struct {
+    qkv__arena *step, *host;
+} qkv__memory;
+
 struct qkv_tape {
     qkv_context *ctx;
     const qkv_kernels *k;
@@ -112,7 +118,12 @@ struct qkv_tape {
     const qkv__device *device;
     qkv__arena *step;  /* the device's: tensors */
     qkv__arena *host;  /* the host's: what the tape knows of them */
-    bool record, train, pack, invariant;
+    /* Both are of `kept`, until the reset, or in a region of `brief`, until the region ends. */
+    qkv__memory kept, brief;
+    uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
+    uint64_t regions;
+    const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */
+    bool record, train, pack, invariant, recompute;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
     qkv__node *first, *last;
@@ -251,6 +262,15 @@ double qkv__grad_one(qkv_tape *t, const qkv__node *n);
 /* An op's own step memory, which its backward has read for the last time unless another pass
  * follows: gradients made from now on may lie there. */
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes);
+
+/* ---- recomputing -------------------------------------------------------------------------- */
+
+/* Goes backward through all that the tape has recorded since its list of nodes was empty, as part
+ * of the pass that runs. */
+void qkv__backward_region(qkv_tape *t);
+/* y, which was computed again, gets the gradient of x, which it equals: its memory too, if nobody
+ * else asks for it. */
+void qkv__grad_hand_over(qkv_tape *t, qkv_tensor *x, qkv_tensor *y);
 
 /* Index in the global batch of the first row of a tensor with N rows, whose leading dimension
  * is `leading` (for dropout). */

@@ -91,6 +91,7 @@ qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim,
     x->data = data ? data : qkv__step_memory(t, count);
     x->root = x;
     x->part = QKV__WHOLE;
+    x->region = t->region;
     return x->data ? x : NULL;
 }
 
@@ -121,6 +122,7 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
     y->root = x->root;
     y->offset = x->offset + offset;
     y->part = part;
+    y->region = t->region;
     return y;
 }
 
@@ -148,20 +150,37 @@ static qkv_tensor *find_leaf(qkv_tape *t, const qkv_param *p, bool trains)
     return NULL;
 }
 
+/* Does p train? In a region that runs again: did it when that ran first? */
+static bool leaf_trains(const qkv_tape *t, const qkv_param *p)
+{
+    bool found = false;
+    if (!t->again)
+        return !p->frozen;
+    for (int i = 0; i < t->again->n_in && !found; i++)
+        found = t->again->in[i]->param == p;
+    return found;
+}
+
 qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
 {
     if (t->status)
         return NULL;
-    qkv_tensor *x = find_leaf(t, p, !p->frozen);
+    bool trains = leaf_trains(t, p);
+    qkv_tensor *x = find_leaf(t, p, trains);
     if (x)
         return x;
+    qkv__arena *host = t->host;
+    if (t->record)
+        t->host = t->kept.host; /* remembered, so it outlives a region */
     x = qkv__new_over(t, QKV_REAL, p->data, p->ndim, p->shape);
+    t->host = host;
     if (!x)
         return NULL;
     x->param = p;
     if (!t->record)
         return x; /* not remembered: it may lie in a scope that ends before the step does */
-    x->needs_grad = x->trains = !p->frozen;
+    x->needs_grad = x->trains = trains;
+    x->region = 0;
     x->next_leaf = t->leaves;
     t->leaves = x;
     p->leaf_tape = t;
@@ -174,6 +193,10 @@ qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x)
 {
     if (!x || t->status)
         return NULL;
+    if (t->region && x->root->region)
+        return qkv__op_fail(t, "require_grad", "%s is computed again for the backward pass, so its "
+                            "gradient does not outlive that; ask outside qkv_recompute",
+                            qkv__shape_text(t, x));
     x->root->needs_grad = true;
     x->root->required = true;
     return x;

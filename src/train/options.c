@@ -20,6 +20,9 @@ static const qkv_option rows[] = {
      .names = options_dtypes, .initial = "auto",
      .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
              "is faster here"},
+    {.flag = "recompute", .key = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
+     .help = "compute each block again in the backward pass instead of keeping its activations: "
+             "less memory, about a third more time, the same bits"},
     {.flag = "clip", .key = "clip", .type = QKV_OPT_REAL, .max = 1e9, FIELD(clip),
      .initial = "1", .help = "largest norm of the gradient; 0: any"},
     {.flag = "ema", .key = "ema", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,

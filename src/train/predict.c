@@ -33,6 +33,7 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     if (status)
         return status;
     qkv_tape_mode(p->tape, true, true);
+    qkv_tape_recompute(p->tape, step->recompute);
     status = qkv_backward(p->tape, step->loss(step->user, p->tape));
     if (!status)
         status = qkv_optimizer_step(p->optimizer, &args, NULL);

@@ -253,6 +253,8 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
         status = qkv__state_load(l);
     if (!status && !l->finished)
         status = qkv_tape_create(&l->tape, l->ctx); /* which may choose the kind of products */
+    if (l->tape)
+        qkv_tape_recompute(l->tape, l->o.recompute);
     if (!status && !l->finished)
         status = qkv__groups_make(l);
     if (!status && !l->finished && l->dir)

@@ -43,7 +43,7 @@ log_of() {
 # goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits, and
 # the same log, as one into STOPPED that saves its state every so many steps, stops after the first
 # time and goes on. A run that ends before it is stopped shows nothing: it is started again, five
-# times at most.
+# times at most. What goes on takes the options in $later too.
 goes_on() {
     every=$1 straight=$2 stopped=$3
     shift 3
@@ -62,7 +62,8 @@ goes_on() {
         [ "$at" = "$last" ] || break
     done
     [ "$at" != "$last" ] || fail "$*: ended before it was stopped"
-    "$QKV" "$@" --out "$stopped" --save-every "$every" --resume >answer 2>notes ||
+    # shellcheck disable=SC2086
+    "$QKV" "$@" --out "$stopped" --save-every "$every" --resume ${later:-} >answer 2>notes ||
         fail "resume: $(cat notes)"
     cmp "$straight/model.safetensors" "$stopped/model.safetensors" ||
         fail "stop and resume: other bits"

@@ -11,10 +11,12 @@
 #include "fixture.h"
 #include "qkv.h"
 
-enum { BATCH = 3, LENGTH = 40 };
+enum { BATCH = 3, LENGTH = 40, LONGEST = 32768 };
 
 typedef struct {
     qkv_model *model;
+    size_t batch, length, layers; /* layers 0: nano's */
+    bool recompute;
     bool broken;
     int ended;
 } step;
@@ -28,6 +30,8 @@ static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
     qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &config);
     assert_true(qkv_model_type_preset(qkv_gpt2_type(), "nano", &config));
     config.vocab = 100;
+    config.positions = s->length;
+    config.layers = s->layers ? s->layers : config.layers;
     qkv_status status = qkv_model_create(&s->model, context, qkv_gpt2_type(), &config);
     models[0] = s->model;
     return status;
@@ -35,9 +39,9 @@ static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
 
 static qkv_tensor *loss(void *user, qkv_tape *t)
 {
-    static const int32_t ids[BATCH * LENGTH + 1];
-    static const size_t shape[2] = {BATCH, LENGTH};
+    static const int32_t ids[LONGEST + 1];
     const step *s = user;
+    const size_t shape[2] = {s->batch, s->length};
     qkv_tensor *in = qkv_tensor_ids(t, ids, 2, shape),
  *targets = qkv_tensor_ids(t, ids + 1, 2, shape);
     return qkv_lm_loss(s->model, t, qkv_lm_hidden(s->model, t, in, 0, NULL, NULL), targets, NULL);
@@ -65,6 +69,7 @@ static qkv_memory_prediction taken(qkv_context *context, step *s)
     assert_int_equal(qkv_optimizer_create(&optimizer, params, &o, NULL, 0), QKV_OK);
     m.parameters = qkv_params_bytes(params);
     qkv_tape_mode(t, true, true);
+    qkv_tape_recompute(t, s->recompute);
     assert_int_equal(qkv_backward(t, loss(s, t)), QKV_OK);
     m.gradients = qkv_params_bytes(params) - m.parameters;
     m.optimizer = qkv_optimizer_bytes(optimizer);
@@ -75,11 +80,12 @@ static qkv_memory_prediction taken(qkv_context *context, step *s)
     return m;
 }
 
-static void test_as_taken(void **state)
+static void as_taken(qkv_context *context, bool recompute)
 {
-    qkv_context *context = *state;
-    step s = {0};
-    const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s};
+    step s = {.batch = BATCH, .length = LENGTH, .layers = recompute ? 12 : 0,
+              .recompute = recompute};
+    const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s,
+                                     .recompute = recompute};
     qkv_memory_prediction p;
     assert_int_equal(qkv_predict_memory(context, &what, NULL, &p), QKV_OK);
     assert_int_equal(s.ended, 1);
@@ -94,10 +100,48 @@ static void test_as_taken(void **state)
                                   p.process);
 }
 
+static void test_as_taken(void **state)
+{
+    as_taken(*state, false);
+    as_taken(*state, true);
+}
+
+static size_t activations(qkv_context *context, size_t length, size_t layers, bool recompute)
+{
+    step s = {.batch = 1, .length = length, .layers = layers};
+    const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s,
+                                     .recompute = recompute};
+    qkv_memory_prediction p;
+    assert_int_equal(qkv_predict_memory(context, &what, NULL, &p), QKV_OK);
+    return p.activations;
+}
+
+/* Linear in the length: what a token takes is the same up to the longest, but for what does not
+ * depend on it. Recomputed, a layer more takes two of its outputs, in place of all it computes. */
+static void test_long(void **state)
+{
+    qkv_context *context = *state;
+    enum { SHORT = 4096, WIDTH = 64, LAYERS = 6 };
+    for (int recompute = 0; recompute < 2; recompute++) {
+        size_t once = activations(context, SHORT, LAYERS, recompute);
+        for (size_t length = 2 * SHORT; length <= LONGEST; length *= 2) {
+            size_t found = activations(context, length, LAYERS, recompute);
+            assert_in_range(found, length / SHORT * once * 98 / 100, length / SHORT * once);
+        }
+    }
+    size_t output = sizeof(qkv_real) * LONGEST * WIDTH;
+    size_t kept = activations(context, LONGEST, LAYERS + 1, false) -
+                  activations(context, LONGEST, LAYERS, false);
+    size_t again = activations(context, LONGEST, LAYERS + 1, true) -
+                   activations(context, LONGEST, LAYERS, true);
+    assert_in_range(kept, 14 * output, 20 * output);
+    assert_in_range(again, 2 * output, 2 * output + output / 100);
+}
+
 static void test_cannot_be_made(void **state)
 {
     qkv_context *context = *state;
-    step s = {.broken = true};
+    step s = {.broken = true, .length = LENGTH};
     const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s};
     qkv_memory_prediction p;
     assert_int_equal(qkv_predict_memory(context, &what, NULL, &p), QKV_E_ARGUMENT);
@@ -121,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_as_taken, open_it, close_it),
+        cmocka_unit_test_setup_teardown(test_long, open_it, close_it),
         cmocka_unit_test_setup_teardown(test_cannot_be_made, open_it, close_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
