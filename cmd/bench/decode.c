@@ -26,7 +26,7 @@ static const qkv_option rows[] = {
     {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch), .initial = "1",
      .help = "texts at once, beside one alone"},
     {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
-     .help = "how the batch stores keys and values: f32, bf16 or int8"},
+     .help = "how the batch stores keys and values"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 

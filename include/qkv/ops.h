@@ -252,14 +252,17 @@ typedef struct {
     const int32_t *positions; /* (sequences) of the first row, for models; NULL: past */
 } qkv_kv_slots;
 struct qkv_attention_options;
-/* Appends k (1, rows, Hkv, D) and v (1, rows, Hkv, Dv) to the slots, sets *k_all and *v_all to
- * views of the whole memory, (1, B capacity, Hkv, .), or unless the store is F32 to copies of what
- * these sequences see, as reals, and in *o the sequences, q_offsets, k_begins and k_lengths with
- * which attention finds them. The length of qkv_kv_cache_append is not used. On
- * failure false (recorded on the tape): a slot that does not exist or has no room. */
+/* Appends k (1, rows, Hkv, D) and v (1, rows, Hkv, Dv) to the slots. The length of
+ * qkv_kv_cache_append is not used. On failure false (recorded on the tape): a slot that does not
+ * exist or has no room. */
 bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots, qkv_tensor *k,
-                      qkv_tensor *v, struct qkv_attention_options *o, qkv_tensor **k_all,
-                      qkv_tensor **v_all);
+                      qkv_tensor *v);
+/* Attention of q (1, rows, H, D) to what the slots hold, these rows' own keys and values among it:
+ * after qkv_kv_cache_put of the same slots -> (1, rows, H, Dv). Of the options, bias, mask and
+ * those that say where sequences lie are not used. Unless the store is F32, one sequence comes
+ * after another, its keys and values as reals in step memory, and each is sequence 0 to probes. */
+qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots,
+                                qkv_tensor *q, const struct qkv_attention_options *options);
 /* Positions first .. first+count-1 of slot `from` become the first ones of slot `to`, which may be
  * the same. On failure false (recorded on the tape). */
 bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, size_t first,

@@ -31,7 +31,7 @@ typedef struct {
                            memory is that of so many caches. 1, show_next and changes: one
                            after another                                        [1, 4096]       8 */
     qkv_kv_store kv;    /* how the cache stores keys and values; with show_next and changes
-                           F32                                                          QKV_KV_F32 */
+                          F32                                                          QKV_KV_F32 */
     bool greedy;        /* always choose the most likely token                              false */
     qkv_sampling sampling;
     size_t window;      /* preceding tokens that the model sees; 0: max positions               0 */

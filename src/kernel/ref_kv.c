@@ -8,6 +8,7 @@
 #include "kernel/ref_math.h"
 
 static const float int8_most = 127;
+static const float nothing = 1e-30f; /* its inverse is still a number */
 
 static uint16_t kv_to_bf16(float x)
 {
@@ -27,6 +28,7 @@ static float kv_from_bf16(uint16_t x)
 
 static void kv_put_bf16(uint16_t *y, const qkv_real *x, size_t D)
 {
+#pragma omp simd
     for (size_t i = 0; i < D; i++)
         y[i] = kv_to_bf16((float)x[i]);
 }
@@ -35,13 +37,15 @@ static void kv_put_bf16(uint16_t *y, const qkv_real *x, size_t D)
 static qkv_real kv_put_int8(int8_t *y, const qkv_real *x, size_t D)
 {
     float most = 0;
-    bool finite = true;
+    int ill = 0;
     for (size_t i = 0; i < D; i++) {
         float a = fabsf((float)x[i]);
         most = a > most ? a : most;
-        finite = finite && a <= FLT_MAX;
+        ill += !(a <= FLT_MAX);
     }
-    float by = finite && most > 0 ? int8_most / most : 0;
+    bool finite = !ill;
+    float by = finite && most > nothing ? int8_most / most : 0;
+#pragma omp simd
     for (size_t i = 0; i < D; i++) {
         float a = finite ? (float)x[i] * by : 0;
         y[i] = (int8_t)(a + (a < 0 ? -0.5f : 0.5f));
@@ -67,12 +71,14 @@ static void ref_kv_store(const qkv_exec *e, void *y, qkv_real *scale, const qkv_
 
 static void kv_get_bf16(qkv_real *y, const uint16_t *x, size_t n)
 {
+#pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = (qkv_real)kv_from_bf16(x[i]);
 }
 
 static void kv_get_int8(qkv_real *y, const int8_t *x, qkv_real scale, size_t D)
 {
+#pragma omp simd
     for (size_t i = 0; i < D; i++)
         y[i] = (qkv_real)x[i] * scale;
 }

@@ -147,15 +147,24 @@ static qkv_tensor *mha_place(qkv_mha *m, qkv_tape *t, const char *name, qkv_tens
     return qkv_probe(t, place, x);
 }
 
-/* Attention of q to k and v with the layer's options, heads joined, and the output layer. */
-static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
+/* What attention sees: two tensors, or slots of a cache. */
+typedef struct {
+    qkv_tensor *k, *v;
+    qkv_kv_cache *cache;
+    const qkv_kv_slots *slots; /* NULL: k and v */
+} mha_seen;
+
+/* Attention of q to that with the layer's options, heads joined, and the output layer. */
+static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, const mha_seen *seen,
                               qkv_attention_options *o)
 {
     o->scale = m->c.scale;
     o->dropout = m->c.dropout;
     o->dropout_id = m->dropout_id;
     o->probe = m->probe;
-    qkv_tensor *y = mha_place(m, t, "z", qkv_attention(t, q, k, v, o));
+    qkv_tensor *y = seen->slots ? qkv_kv_cache_attend(t, seen->cache, seen->slots, q, o)
+                                : qkv_attention(t, q, seen->k, seen->v, o);
+    y = mha_place(m, t, "z", y);
     if (!y)
         return NULL;
     size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), m->c.heads * m->c.head_width};
@@ -186,10 +195,10 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
                                .q_offsets = seq->offsets, .k_lengths = seq->lengths,
                                .bias = seq->bias, .mask = seq->mask};
-    if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v, &o, &k, &v)
+    if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v)
                               : qkv_kv_cache_append(t, cache, k, v, &k, &v)))
         return NULL;
-    return mha_attend(m, t, q, k, v, &o);
+    return mha_attend(m, t, q, &(mha_seen){k, v, cache, cache ? seq->slots : NULL}, &o);
 }
 
 /* Keys and values of the memory, of the cache once it holds them. */
@@ -225,7 +234,8 @@ static qkv_tensor *cross_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const
                                .k_begins = seq->memory_begins,
                                .k_lengths = seq->memory_lengths,
                                .bias = seq->memory_bias, .mask = seq->memory_mask};
-    qkv_tensor *y = mha_attend(m, t, rows_of_memories(t, q, seq), k, v, &o);
+    qkv_tensor *y = mha_attend(m, t, rows_of_memories(t, q, seq), &(mha_seen){.k = k, .v = v},
+                               &o);
     size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
     return own && y ? qkv_reshape(t, y, 3, shape) : y;
 }

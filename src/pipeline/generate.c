@@ -25,7 +25,7 @@ static const qkv_option rows[] = {
     {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 4096, FIELD(batch),
      .initial = "8", .help = "texts that are made at once, where there are several"},
     {.flag = "kv", .key = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names,
-     .initial = "f32", .help = "how the cache stores keys and values: f32, bf16 or int8"},
+     .initial = "f32", .help = "how the cache stores keys and values"},
     {.flag = "greedy", .key = "greedy", .type = QKV_OPT_BOOL, FIELD(greedy),
      .help = "always the likeliest token"},
     {.flag = "temperature", .key = "temperature", .type = QKV_OPT_REAL, .max = 100,

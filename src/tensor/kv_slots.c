@@ -61,33 +61,10 @@ static void kv_slots_write(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slot
     }
 }
 
-/* What attention reads: a view of all the memory, or reals made of the rows that are seen, which
- * stand one after another (total in all). begins: where they are in the memory. */
-static qkv_tensor *kv_slots_read(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
-                                 const qkv__kv_side *side, size_t width, const int32_t *begins,
-                                 const int32_t *lengths, size_t total)
-{
-    size_t shape[] = {1, c->most * c->capacity, c->heads, width}, bytes = qkv__kv_bytes(c->store);
-    if (c->store == QKV_KV_F32)
-        return qkv__new_over(t, QKV_REAL, side->data, 4, shape);
-    shape[1] = total;
-    qkv_tensor *all = qkv__new(t, QKV_REAL, 4, shape);
-    qkv_real *to = all ? qkv__real(all) : NULL;
-    for (size_t i = 0; all && i < s->sequences; i++) {
-        size_t row = (size_t)begins[i] * c->heads, n = (size_t)lengths[i] * c->heads;
-        t->k->kv_load(&t->exec, to, (const char *)side->data + row * width * bytes,
-                      side->scale ? side->scale + row : NULL, (qkv_k_kv)c->store, n, width);
-        to += n * width;
-    }
-    return all;
-}
-
 bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_tensor *k,
-                      qkv_tensor *v, struct qkv_attention_options *o, qkv_tensor **k_all,
-                      qkv_tensor **v_all)
+                      qkv_tensor *v)
 {
     qkv_tensor *in[] = {k, v};
-    *k_all = *v_all = NULL;
     if (!qkv__ready_reals(t, "kv_cache", 2, in))
         return false;
     if (qkv__recording(t, 2, in))
@@ -95,27 +72,97 @@ bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_t
                             "back through a cache, so the tape must not record") != NULL;
     if (!kv_slots_shapes_fit(t, c, k, v) || !kv_slots_fit(t, c, s, k->shape[1]))
         return false;
-    int32_t *begins = qkv__step_alloc(t, (3 * s->sequences + 1) * sizeof *begins);
+    kv_slots_write(t, c, s, &c->k, k, c->D);
+    kv_slots_write(t, c, s, &c->v, v, c->Dv);
+    return true;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static size_t kv_slots_first(const qkv_kv_slots *s, size_t i)
+{
+    return s->first ? (size_t)s->first[i] : 0;
+}
+
+/* Positions of sequence i that are seen, after the pass's rows were appended. */
+static size_t kv_slots_seen(const qkv_kv_slots *s, size_t i)
+{
+    return (size_t)(s->past[i] + s->offsets[i + 1] - s->offsets[i]) - kv_slots_first(s, i);
+}
+
+/* All sequences at once, where they lie. */
+static qkv_tensor *kv_slots_attend_all(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s,
+                                       qkv_tensor *q, qkv_attention_options *o)
+{
+    const size_t rows = c->most * c->capacity;
+    int32_t *begins = qkv__step_alloc(t, (2 * s->sequences + 1) * sizeof *begins);
     if (!begins)
-        return false;
-    int32_t *lengths = begins + s->sequences, *copied = lengths + s->sequences;
-    size_t total = 0;
+        return NULL;
+    int32_t *lengths = begins + s->sequences;
     for (size_t i = 0; i < s->sequences; i++) {
-        int32_t first = s->first ? s->first[i] : 0;
-        begins[i] = s->slots[i] * (int32_t)c->capacity + first;
-        lengths[i] = s->past[i] - first + s->offsets[i + 1] - s->offsets[i];
-        copied[i] = (int32_t)total;
-        total += (size_t)lengths[i];
+        begins[i] = s->slots[i] * (int32_t)c->capacity + (int32_t)kv_slots_first(s, i);
+        lengths[i] = (int32_t)kv_slots_seen(s, i);
     }
     o->sequences = s->sequences;
     o->q_offsets = s->offsets;
-    o->k_begins = c->store == QKV_KV_F32 ? begins : copied;
+    o->k_begins = begins;
     o->k_lengths = lengths;
-    kv_slots_write(t, c, s, &c->k, k, c->D);
-    kv_slots_write(t, c, s, &c->v, v, c->Dv);
-    *k_all = kv_slots_read(t, c, s, &c->k, c->D, begins, lengths, total);
-    *v_all = kv_slots_read(t, c, s, &c->v, c->Dv, begins, lengths, total);
-    return *k_all && *v_all;
+    qkv_tensor *k = qkv__new_over(t, QKV_REAL, c->k.data, 4, (size_t[]){1, rows, c->heads, c->D});
+    qkv_tensor *v = qkv__new_over(t, QKV_REAL, c->v.data, 4, (size_t[]){1, rows, c->heads, c->Dv});
+    return qkv_attention(t, q, k, v, o);
+}
+
+/* What sequence i sees, as reals. */
+static qkv_tensor *kv_slots_load(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
+                                 size_t i, const qkv__kv_side *side, size_t width)
+{
+    size_t n = kv_slots_seen(s, i), shape[] = {1, n, c->heads, width};
+    size_t row = ((size_t)s->slots[i] * c->capacity + kv_slots_first(s, i)) * c->heads;
+    qkv_tensor *x = qkv__new(t, QKV_REAL, 4, shape);
+    if (x)
+        t->k->kv_load(&t->exec, qkv__real(x),
+                      (const char *)side->data + row * width * qkv__kv_bytes(c->store),
+                      side->scale ? side->scale + row : NULL, (qkv_k_kv)c->store, n * c->heads,
+                      width);
+    return x;
+}
+
+/* One sequence after another, so that its reals are still in the processor's cache when attention
+ * reads them. */
+static qkv_tensor *kv_slots_attend_each(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s,
+                                        qkv_tensor *q, const qkv_attention_options *o)
+{
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, (size_t[]){1, q->shape[1], q->shape[2], c->Dv});
+    for (size_t i = 0; y && i < s->sequences && !t->status; i++) {
+        size_t from = (size_t)s->offsets[i], end = (size_t)s->offsets[i + 1];
+        if (from == end)
+            continue;
+        qkv__mark mark = qkv__arena_mark(t->step);
+        qkv_tensor *k = kv_slots_load(t, c, s, i, &c->k, c->D);
+        qkv_tensor *v = kv_slots_load(t, c, s, i, &c->v, c->Dv);
+        qkv_tensor *part = qkv_attention(t, qkv_slice(t, q, 1, from, end), k, v, o);
+        if (part)
+            t->device->copy(qkv__real(y) + from * y->stride[1], qkv__real(part),
+                            qkv_count(part) * sizeof(qkv_real));
+        qkv__arena_release(t->step, mark);
+    }
+    return t->status ? NULL : y;
+}
+
+qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_tensor *q,
+                                const struct qkv_attention_options *options)
+{
+    qkv_attention_options o = *options;
+    if (!qkv__ready_reals(t, "kv_cache", 1, &q) || !kv_slots_fit(t, c, s, qkv_dim(q, 1)))
+        return NULL;
+    if (q->ndim != 4 || q->shape[0] != 1 || qkv__recording(t, 1, &q))
+        return qkv__op_fail(t, "kv_cache", "q %s is not (1, rows, heads, width), or wants a "
+                            "gradient", qkv__shape_text(t, q));
+    o.sequences = 0;
+    o.q_offsets = o.k_offsets = o.k_lengths = o.k_begins = NULL;
+    o.bias = o.mask = NULL;
+    return c->store == QKV_KV_F32 ? kv_slots_attend_all(t, c, s, q, &o)
+                                  : kv_slots_attend_each(t, c, s, q, &o);
 }
 
 /* Positions, of which each takes `bytes` bytes; the two may overlap. */

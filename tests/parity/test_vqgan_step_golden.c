@@ -182,6 +182,7 @@ static void compare_training(unsigned isa)
     options.steps = 1;
     options.batch = IMAGES;
     options.clip = options.ema = 0;
+    options.dtype = QKV_PRODUCTS_F32;
     schedule.lr = rate;
     schedule.warmup = 0;
     open_setting(&s, isa, QKV_GAN_HINGE);

@@ -28,6 +28,7 @@ static struct {
     qkv_generation generation;
     qkv_hub_save_options save;
     qkv_beam_search *search;
+    qkv_batch *sequences;
     qkv_image image;
     size_t cut;
     int32_t ids[QKV_LM_EOS_IDS];
@@ -92,7 +93,9 @@ enum {
     Z(qkv_lm_eos_ids, LM, (m, a.ids))                                                              \
     Z(qkv_lm_has_max_positions, LM, (m))                                                           \
     S(qkv_lm_cache_create, LM, (&a.cache, m, 1, 8))                                                \
+    S(qkv_lm_cache_create_as, LM, (&a.cache, m, QKV_KV_F32, 1, 8))                                 \
     T(qkv_lm_hidden, LM, (m, t, NULL, 0, NULL, NULL))                                              \
+    T(qkv_lm_hidden_slots, LM, (m, t, NULL, NULL, NULL))                                           \
     T(qkv_lm_logits, LM, (m, t, NULL))                                                             \
     T(qkv_lm_loss, LM, (m, t, NULL, NULL, NULL))                                                   \
     S(qkv_forecast_fit_scale, SERIES, (m, &a.series))                                              \
@@ -179,6 +182,7 @@ enum {
     S(qkv_task_perceptual, LPIPS, (&a.task, m, NULL, NULL, 1))                                     \
     S(qkv_perceptual_evaluate, LPIPS, (m, t, NULL, &a.score.lpips))                                \
     S(qkv_generate, LM, (m, a.ids, 1, NULL, NULL, NULL, NULL))                                     \
+    S(qkv_batch_create, LM, (&a.sequences, m, NULL))                                               \
     S(qkv_sample_codes, PRIOR, (m, NULL, NULL, NULL, NULL))                                        \
     S(qkv_fill, MLM, (m, a.ids, 1, 0, 1, NULL))                                                    \
     S(qkv_classify, TEXT, (m, NULL, NULL, 1, NULL, &a.cut))                                        \
