@@ -3,7 +3,7 @@
  *     A = X X^T;  X = a X + (b A + c A^2) X
  * takes every singular value s to a s + b s^3 + c s^5, so that five steps bring all that are not
  * tiny to about 0.7 .. 1.2. Of the symmetric A and A^2 the part left of the diagonal's blocks is
- * computed, and the rest copied from it. */
+ * computed, and the rest copied from it. Products are training's: in bf16 where those are. */
 #include <math.h>
 
 #include "tensor/param.h"
@@ -74,7 +74,7 @@ static void symmetric(const qkv_kernels *kernels, const qkv_exec *e, qkv_real *y
 qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_t columns,
                              int steps, double eps, qkv_real *work)
 {
-    const qkv_kernels *k = qkv__params_kernels(p->owner);
+    const qkv_kernels *k = qkv__kernels_of(qkv__params_context(p->owner), true);
     qkv_exec e = qkv__params_exec(p->owner);
     bool tall = rows > columns;
     size_t n = rows * columns, d = tall ? columns : rows;

@@ -45,7 +45,7 @@ double qkv__orthogonalize_flops(size_t rows, size_t columns, int steps);
 
 /* The steps of Newton-Schulz's iteration from x / max(|x|, eps): the matrix with x's singular
  * vectors and singular values near 1. It lies in x or in work, whose other contents are lost. p:
- * whose kernels to use. NULL: out of memory. */
+ * whose context's products to use, those of training. NULL: out of memory. */
 qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_t columns,
                              int steps, double eps, qkv_real *work);
 
