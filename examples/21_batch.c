@@ -2,7 +2,6 @@
  * each with settings of its own, and what a text becomes does not depend on the others. */
 #include <qkv.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { VOCAB = 50, PROMPTS = 6, TOKENS = 12, ALL = PROMPTS * TOKENS };
 
@@ -20,11 +19,10 @@ static qkv_status make(qkv_context *ctx, qkv_model **m)
 static qkv_status add(qkv_batch *b, size_t i, uint64_t *id)
 {
     int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 10, 11, 12, 13};
-    qkv_generate_options o;
-    memset(&o, 0, sizeof o);
+    static qkv_generate_options zeros;
+    qkv_generate_options o = zeros;
     o.tokens = TOKENS, o.seed = 7, o.index = i, o.sampling = qkv_sampling_defaults();
-    prompt[8] = (int32_t)i;
-    o.sampling.temperature = i % 2 ? 1 : 0;
+    o.sampling.temperature = i % 2 ? 1 : 0, prompt[8] = (int32_t)i;
     return qkv_batch_add(b, prompt, sizeof prompt / sizeof *prompt, &o, id);
 }
 
