@@ -112,6 +112,9 @@ static qkv_status convert_save(const job *j, qkv_model *m, const char *to)
     qkv_hub_save_options o = save_options(j);
     if (m != j->model)
         o.weights = QKV_WEIGHTS_AUTO; /* a prior's VQGANs are convolutions */
+    if (o.weights > QKV_WEIGHTS_BF16 && qkv_model_type_of(m) == qkv_gpt2_type())
+        qkv__note(j->ctx, "%s: for qkv alone. Transformers passes over GPT-2's layers in few bits, "
+                  "and would run them with random weights", to);
     return qkv_hub_save(m, to, &o);
 }
 
