@@ -64,6 +64,8 @@ void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_choic
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
 bool qkv__context_meta(const qkv_context *ctx);
+/* Large pieces of memory come from the system as they are, not from a program's own allocator. */
+bool qkv__context_owns_pages(const qkv_context *ctx);
 
 /* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
  * on the CPU. */

@@ -260,6 +260,10 @@ bool qkv__context_keep_products(qkv_context *ctx, const char *name)
 }
 
 bool qkv__context_meta(const qkv_context *ctx) { return ctx->options.meta; }
+bool qkv__context_owns_pages(const qkv_context *ctx)
+{
+    return ctx->options.alloc == default_alloc;
+}
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
 qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)
