@@ -226,7 +226,6 @@ static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
     return status || !l->storing ? status : qkv__storing_came(l->storing, row->param);
 }
 
-/* Of rows that a file may have. */
 static qkv_status weights_expect_row(void *user, const qkv_state_entry *row)
 {
     if (row->kind != QKV_STATE_TIED && row->kind != QKV_STATE_IGNORED)
