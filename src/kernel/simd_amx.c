@@ -3,7 +3,8 @@
  *
  * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
  * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
- * Then blocks of c are computed, each by one thread, from parts that stay in the second cache. */
+ * Then blocks of c are computed, each by one thread, from parts that stay in the second cache.
+ * Products with large operands, those with a vocabulary, are cut: the layouts take 32 MB at most. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
@@ -14,7 +15,8 @@ enum {
     TILE = SIDE * DEPTH / 2,        /* its words, each two numbers that follow along k */
     BLOCK_M = 256, BLOCK_N = 256,   /* a block of c */
     BLOCK_K = 384,                  /* at most, between visits to c: 24 KB of op(b) stay in L1 */
-    RUN = 64                        /* tiles that a thread packs at a time */
+    RUN = 64,                       /* tiles that a thread packs at a time */
+    MOST = 1 << 24                  /* numbers of both operands that are laid out at a time */
 };
 
 static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
@@ -238,14 +240,10 @@ static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
     }
 }
 
-static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
-                          const qkv_k_gemm_args *g)
+/* A product whose tiles fit. */
+static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const float *b,
+                             const qkv_k_gemm_args *g)
 {
-    if (g->m * g->n * g->k < QKV__BF16_LEAST) {
-        if (!e->meta)
-            simd_amx_f32(e, c, a, b, g);
-        return;
-    }
     const size_t depth = simd_amx_units(g->k, DEPTH);
     operand left = {a, g->lda, g->m, g->k, !g->ta, true, panels_of(g->m), depth, NULL};
     operand right = {b, g->ldb, g->n, g->k, g->tb, false, panels_of(g->n), depth, NULL};
@@ -261,6 +259,45 @@ static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const flo
         multiply_blocks(e, &j);
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                          const qkv_k_gemm_args *g);
+
+/* The product in two halves, cut across its longest side. */
+static void multiply_halves(const qkv_exec *e, float *c, const float *a, const float *b,
+                            const qkv_k_gemm_args *g)
+{
+    const size_t longest = g->m > g->n ? g->m : g->n;
+    qkv_k_gemm_args first = *g, second = *g;
+    size_t *half = g->k >= longest ? &first.k : g->m == longest ? &first.m : &first.n;
+    size_t *rest = g->k >= longest ? &second.k : g->m == longest ? &second.m : &second.n;
+    *half = simd_amx_units(*half / 2, BLOCK_M) * BLOCK_M;
+    *rest -= *half;
+    simd_amx_gemm(e, c, a, b, &first);
+    if (half == &first.k) {
+        second.acc = true;
+        second.bias = NULL;
+        a += *half * (g->ta ? g->lda : 1);
+        b += *half * (g->tb ? 1 : g->ldb);
+    } else if (half == &first.m) {
+        a += *half * (g->ta ? 1 : g->lda);
+        c += *half * g->ldc;
+    } else {
+        second.bias = g->bias ? g->bias + *half : NULL;
+        b += *half * (g->tb ? g->ldb : 1);
+        c += *half;
+    }
+    simd_amx_gemm(e, c, a, b, &second);
+}
+
+static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                          const qkv_k_gemm_args *g)
+{
+    if (g->m * g->n * g->k >= QKV__BF16_LEAST)
+        ((g->m + g->n) * g->k > MOST ? multiply_halves : simd_amx_product)(e, c, a, b, g);
+    else if (!e->meta)
+        simd_amx_f32(e, c, a, b, g);
 }
 
 void QKV_SIMD(qkv__kernels_amx)(qkv_kernels *k)

@@ -124,6 +124,8 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     g.ldc = g.n + l.pad_c;
     float *a = random_array(f, rows_a * g.lda), *b = random_array(f, rows_b * g.ldb);
     float *bias = random_array(f, g.n);
+    for (size_t i = 0; i < g.n; i++) /* not to be lost in the rounding of long sums */
+        bias[i] *= 64;
     g.bias = l.bias ? bias : NULL;
     size_t size = g.m * g.ldc + 2 * GUARD;
     float *before = nan_array(size), *c = malloc(size * sizeof *c);
@@ -213,6 +215,18 @@ static void test_big_shapes(void **state)
             }
         }
     }
+}
+
+/* Operands of more numbers than AMX lays out at a time: such products are cut, across k, m or n. */
+static void test_cut(void **state)
+{
+    static const size_t shapes[][3] = {{40, 41, 230001}, {230001, 40, 81}, {39, 230001, 80}};
+    fixture *f = *state;
+    for (size_t t = 0; t < table_count; t++)
+        for (size_t s = 0; tables[t] & QKV__BF16_AMX && s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned bits = (unsigned)s; bits < 32; bits += 5)
+                check_variant(f, tables[t], teams[bits % 3], shapes[s][0], shapes[s][1],
+                              shapes[s][2], bits, 400);
 }
 
 static void test_empty_sum(void **state)
@@ -347,8 +361,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_awkward_shapes), cmocka_unit_test(test_big_shapes),
-        cmocka_unit_test(test_empty_sum),      cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_gemv),           cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_cut),            cmocka_unit_test(test_empty_sum),
+        cmocka_unit_test(test_repeats),        cmocka_unit_test(test_gemv),
+        cmocka_unit_test(test_packed),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }
