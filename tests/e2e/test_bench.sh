@@ -25,6 +25,7 @@ bench() {
 }
 
 train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
+infer='pass_s inputs_per_s gflops peak_gflops of_peak peak_rss_bytes'
 attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
 decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
 image='image_s gflops peak_gflops of_peak peak_rss_bytes'
@@ -51,10 +52,17 @@ for name in bert-base transformer-base; do
     fields "$out/$name" $train threads
 done
 # shellcheck disable=SC2086
-{
-    bench "$out/vit-base" train --model vit-base --batch 1 --length 16 --steps 1 --json
-    fields "$out/vit-base" $train threads
-}
+for name in vit-base mae-base cct-7; do
+    bench "$out/$name" train --model $name --batch 1 --length 32 --steps 1 --json
+    fields "$out/$name" $train threads
+done
+# shellcheck disable=SC2086
+for name in vit-base bert-base cct-7; do
+    bench "$out/infer" infer --model $name --batch 2 --length 16 --repeats 1 --json
+    fields "$out/infer" $infer threads
+done
+"$QKV" bench infer --model gpt2 >/dev/null 2>"$out/err"
+[ $? -eq 1 ] || { echo "qkv bench infer of a GPT is no failure"; failed=1; }
 bench "$out/codes" train --model vqgan-nano --batch 1 --steps 1
 grep -qE '^ *codes +[0-9.]+ */s' "$out/codes" || { echo "no codes: $(cat "$out/codes")"; failed=1; }
 for at in '--model giant --size 16' '--size 250'; do
