@@ -5,7 +5,7 @@
 #   make test       builds and runs every test
 #   make arm64      builds for 64-bit Arm and runs every test in an emulator (docs/testing.md)
 #   make bench      qkv, what this machine allows, and the peers that are installed, in one table:
-#                   ROWS='gpt2*,decode-*' PEERS=none|NAMES ROUNDS=3 QUICK=1 TEXT=FILES PYTHON=python3
+#                   ROWS='gpt2*,decode-*' PEERS=none|NAMES ROUNDS=3 QUICK=1 TEXT=FILES PYTHON=…
 #   make lint       the rules of this source tree
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean

@@ -156,10 +156,11 @@ def show(entry):
     print(f"{entry['title']}, {entry['unit']}{bound}{made}")
     for name, run in entry["runs"].items():
         share = f"{100 * run['median'] / limit:5.0f} %" if limit else ""
-        other = "" if name == "qkv" else \
-            f"{ours['median'] / run['median']:8.2f} {ours['memory_bytes'] / run['memory_bytes']:8.2f}"
-        print(f"  {name:17} {number(run['median']):>9} {number(run['min']):>9} "
-              f"{number(run['max']):>9} {share:>8} {run['memory_bytes'] / 1e6:8.0f} MB {other}")
+        rate, memory = (ours[key] / run[key] for key in ("median", "memory_bytes"))
+        other = "" if name == "qkv" else f"{rate:8.2f} {memory:8.2f}"
+        line = (f"  {name:17} {number(run['median']):>9} {number(run['min']):>9} "
+                f"{number(run['max']):>9} {share:>8} {run['memory_bytes'] / 1e6:8.0f} MB {other}")
+        print(line.rstrip())
     for name, why in entry["failed"].items():
         print(f"  {name:17} failed: {why}")
     print(flush=True)

@@ -1,5 +1,5 @@
-"""The CPU program of llm.c, train_gpt2: environment LLMC, or train_gpt2 in PATH. Its batch is 4 x 64,
-in f32; weights and tokens are random files in its formats, where it looks for them."""
+"""The CPU program of llm.c, train_gpt2: environment LLMC, or train_gpt2 in PATH. Its batch is
+4 x 64, in f32; weights and tokens are random files in its formats, where it looks for them."""
 import os
 import re
 import shutil
