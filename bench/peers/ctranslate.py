@@ -46,10 +46,10 @@ def prepare(row, run):
     if translates:
         model = models.base_transformer().eval()
         spec = converters.MarianMTLoader().get_model_spec(model)
-        words = tokens(model.config.vocab_size - 1) + ["<pad>"]
+        words = tokens(model.config.vocab_size - 1)  # the padding's row is left out
         spec.register_source_vocabulary(words)
         spec.register_target_vocabulary(words)
-        spec.config.decoder_start_token = "<pad>"
+        spec.config.decoder_start_token = "0"
         spec.config.bos_token = spec.config.eos_token = "0"
         spec.config.unk_token = "1"
     else:
