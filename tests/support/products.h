@@ -27,6 +27,7 @@ static inline int setup(void **state)
 static inline int teardown(void **state)
 {
     fixture *f = *state;
+    assert_int_equal(qkv__arena_used(f->scratch), 0); /* kernels give back what they take */
     qkv__arena_destroy(f->scratch);
     assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
     qkv_context_destroy(f->ctx);
