@@ -59,7 +59,7 @@ static qkv_status work(void *user)
         for (size_t i = 0; i < n; i++)
             if (e[i].kind == QKV_BATCH_TOKEN)
                 j->made[e[i].sequence - 1][counts[e[i].sequence - 1]++] = e[i].id;
-        if (status == QKV_E_MEMORY && j->tries++ == 0) /* the failure was one, this is the next try */
+        if (status == QKV_E_MEMORY && j->tries++ == 0) /* it was one, this is the next try */
             status = QKV_OK;
     }
     for (size_t i = 0; i < COUNT && !status; i++)
@@ -68,8 +68,8 @@ static qkv_status work(void *user)
     return status;
 }
 
-/* Of many tokens the logits take memory of their own, and a tape that cannot put its memory together
- * goes on; of few, no failure is passed over. */
+/* Of many tokens the logits take memory of their own, and a tape that cannot put its memory
+ * together goes on; of few, no failure is passed over. */
 static void fail_steps(size_t vocab)
 {
     job j = {.model = make_model(vocab)};
