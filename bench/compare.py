@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.dont_write_bytecode = True
 import peers  # noqa: E402  (after the line above)
@@ -240,11 +241,12 @@ def main():
     print(f"\n{'':19} {'median':>9} {'least':>9} {'greatest':>9} {'share':>8} {'memory':>11} "
           f"{'qkv: rate':>8} {'memory':>7}\n")
     for name in chosen:
-        row = all_rows[name]
+        row, start = all_rows[name], time.monotonic()
         try:
             entry = compare(row, [peer for peer in there if peers.does(peer, row)], options)
         except Failed as why:
             sys.exit(f"compare.py: qkv: {name}: {why}")
+        entry["seconds"] = round(time.monotonic() - start)
         show(entry)
         table["cpu"] = entry["cpu"]
         table["versions"] |= entry.pop("versions")
@@ -258,4 +260,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("compare.py: stopped; the rows above are in the file")
