@@ -78,8 +78,8 @@ def translation(weights):
 
 def inference(model, title, unit, batch):
     return Row(f"{model}-{batch}", f"inference, {title}, batch {batch}, f32", unit, "infer",
-               ("infer", "--model", model, "--batch", batch),
-               lambda r: (r["inputs_per_s"], r["of_peak"]), {"model": model, "batch": batch},
+               ("forward", "--model", model, "--batch", batch),
+               lambda r: (r["samples_per_s"], r["of_peak"]), {"model": model, "batch": batch},
                PASSES, "--repeats")
 
 

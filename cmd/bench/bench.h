@@ -47,11 +47,10 @@ typedef struct bench_measure {
 } bench_measure;
 
 /* Their commands. */
-extern const cli_command cli_bench_train, cli_bench_infer, cli_bench_attention, cli_bench_decode,
-    cli_bench_image, cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
-extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_infer,
-    bench_attention, bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize,
-    bench_look;
+extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
+    cli_bench_forward, cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
+extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_attention,
+    bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize, bench_look;
 
 /* Runs a command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv);
@@ -123,11 +122,12 @@ typedef struct {
     /* How many ids it wants in b->ids, all below b->vocab. */
     size_t (*ids)(const bench_training *b);
     qkv_tensor *(*loss)(const bench_training *b);
-    qkv_tensor *(*forward)(const bench_training *b); /* inference; NULL: only trained here */
-    double (*flops)(const bench_training *b, qkv_pass pass);
+    double (*flops)(const bench_training *b);
     size_t (*tokens)(const bench_training *b); /* of a step, all that are read or made */
     const char *unit; /* what people call these: "tokens" or "codes" */
     const char *what; /* after the batch's size, for people: "" or " pairs" */
+    /* What an application computes of the same data; NULL: bench forward does not time it. */
+    qkv_tensor *(*forward)(const bench_training *b);
 } bench_network;
 extern const bench_network bench_networks[]; /* networks.c */
 
@@ -147,7 +147,7 @@ struct bench_training {
     size_t id_count;
     qkv_real *pixels; /* (pixel_count) of a network of images; else NULL */
     size_t pixel_count;
-    int32_t *rows; /* which rows a masked language model guesses, orders of patches; or NULL */
+    int32_t *rows; /* a masked language model's: which it guesses; a MAE's: order of patches */
     qkv_model *lpips;     /* of a VQGAN: who says how unlike images look; else NULL */
     qkv_pixels *images; /* of a VQGAN: as many as the batch has; else NULL */
     qkv_codes_options codes;
@@ -159,8 +159,6 @@ struct bench_training {
 qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step);
 /* The same with a tape and an optimiser, for steps. */
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
-/* The row of bench_networks with that name, or the last. */
-const bench_network *bench_network_find(const char *name);
 void bench_training_free(bench_training *b);
 /* Random parameters, ids and pixels. */
 qkv_status bench_training_fill(bench_training *b, uint64_t seed);

@@ -36,9 +36,9 @@ static qkv_tensor *gpt_loss(const bench_training *b)
     return qkv_lm_loss(b->model, b->tape, h, targets, NULL);
 }
 
-static double gpt_flops(const bench_training *b, qkv_pass pass)
+static double gpt_flops(const bench_training *b)
 {
-    return qkv_model_flops(b->model, &(qkv_workload){.pass = pass, .samples = (double)b->batch,
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
                                                      .length = (double)b->length});
 }
 
@@ -70,27 +70,27 @@ static qkv_status bert_create(bench_training *b, const bench_step *step)
 /* The tokens, then the masked ones' targets. */
 static size_t bert_ids(const bench_training *b) { return b->batch * b->length + masked(b); }
 
-static qkv_tensor *bert_output(const bench_training *b)
+static qkv_tensor *bert_loss(const bench_training *b)
+{
+    size_t tokens = b->batch * b->length, count = masked(b);
+    qkv_bert_input in = {.ids = matrix(b, b->ids, b->length)};
+    qkv_tensor *targets = qkv_tensor_ids(b->tape, b->ids + tokens, 1, &count);
+    qkv_tensor *rows = qkv_tensor_ids(b->tape, b->rows, 1, &count);
+    return qkv_bert_word_loss(b->model, b->tape, qkv_bert_hidden(b->model, b->tape, &in), rows,
+                              targets, NULL);
+}
+
+static qkv_tensor *bert_forward(const bench_training *b)
 {
     qkv_bert_input in = {.ids = matrix(b, b->ids, b->length)};
     return qkv_bert_hidden(b->model, b->tape, &in);
 }
 
-static qkv_tensor *bert_loss(const bench_training *b)
+static double bert_flops(const bench_training *b)
 {
-    size_t tokens = b->batch * b->length, count = masked(b);
-    qkv_tensor *targets = qkv_tensor_ids(b->tape, b->ids + tokens, 1, &count);
-    qkv_tensor *rows = qkv_tensor_ids(b->tape, b->rows, 1, &count);
-    return qkv_bert_word_loss(b->model, b->tape, bert_output(b), rows, targets, NULL);
-}
-
-/* Inference stops below the output layer. */
-static double bert_flops(const bench_training *b, qkv_pass pass)
-{
-    double guessed = pass == QKV_PASS_FORWARD ? 0 : (double)masked(b);
-    return qkv_model_flops(b->model, &(qkv_workload){.pass = pass, .samples = (double)b->batch,
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
                                                      .length = (double)b->length,
-                                                     .predictions = guessed});
+                                                     .predictions = (double)masked(b)});
 }
 
 /* ---- the base model of "Attention Is All You Need" ------------------------------------------- */
@@ -131,18 +131,17 @@ static qkv_tensor *transformer_loss(const bench_training *b)
     return qkv_marian_loss(b->model, b->tape, h, matrix(b, target + 1, b->length), &options);
 }
 
-static double transformer_flops(const bench_training *b, qkv_pass pass)
+static double transformer_flops(const bench_training *b)
 {
-    return qkv_model_flops(b->model, &(qkv_workload){.pass = pass, .samples = (double)b->batch,
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
                                                      .length = (double)b->length,
                                                      .target_length = (double)b->length});
 }
 
 static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch * b->length; }
 
-/* ---- images: pixels are random -------------------------------------------------------------- */
+/* ---- image classifiers: ViT-B/16 (Dosovitskiy et al. 2020) and CCT-7 (Hassani et al. 2021) --- */
 
-/* After the model; its images have that many channels. */
 static qkv_status make_pixels(bench_training *b, size_t channels)
 {
     b->pixel_count = b->batch * b->length * b->length * channels;
@@ -150,28 +149,12 @@ static qkv_status make_pixels(bench_training *b, size_t channels)
     return b->pixels ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_tensor *pixels(const bench_training *b)
+static qkv_tensor *networks_pixels(const bench_training *b)
 {
-    size_t plane = b->batch * b->length * b->length;
-    size_t shape[] = {b->batch, b->length, b->length, b->pixel_count / plane};
+    size_t channels = b->pixel_count / b->batch / b->length / b->length;
+    size_t shape[] = {b->batch, b->length, b->length, channels};
     return qkv_tensor_wrap(b->tape, b->pixels, 4, shape);
 }
-
-/* Of an image model and one of those passes, on the batch. */
-static double image_flops(const bench_training *b, const qkv_model *m, qkv_pass pass,
-                          qkv_model_part part)
-{
-    return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part,
-                                              .samples = (double)b->batch, .height = b->length,
-                                              .width = b->length});
-}
-
-static double networks_flops(const bench_training *b, qkv_pass pass)
-{
-    return image_flops(b, b->model, pass, QKV_PART_WHOLE);
-}
-
-/* ---- ViT-B/16 (Dosovitskiy et al. 2020) and CCT-7 (Hassani et al. 2021) ---------------------- */
 
 static qkv_status classifier_create(bench_training *b, const bench_step *step,
                                     const qkv_model_type *type, const char *preset, size_t classes)
@@ -198,86 +181,71 @@ static qkv_status cct_create(bench_training *b, const bench_step *step)
 }
 
 /* The classes. */
-static size_t classifier_ids(const bench_training *b) { return b->batch; }
+static size_t vit_ids(const bench_training *b) { return b->batch; }
 
-static qkv_tensor *classifier_logits(const bench_training *b)
+static qkv_tensor *vit_forward(const bench_training *b)
 {
-    return qkv_vit_logits(b->model, b->tape, pixels(b));
+    return qkv_vit_logits(b->model, b->tape, networks_pixels(b));
 }
 
-static qkv_tensor *classifier_loss(const bench_training *b)
+static qkv_tensor *vit_loss(const bench_training *b)
 {
-    return qkv_cross_entropy(b->tape, classifier_logits(b),
+    return qkv_cross_entropy(b->tape, vit_forward(b),
                              qkv_tensor_ids(b->tape, b->ids, 1, &b->batch), NULL);
 }
 
-static const qkv_vit_config *vit_config(const bench_training *b)
+/* Of an image model and one of those passes, on the batch. */
+static double image_flops(const bench_training *b, const qkv_model *m, qkv_pass pass,
+                          qkv_model_part part)
 {
-    return qkv_model_config(b->model);
+    return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part,
+                                              .samples = (double)b->batch, .height = b->length,
+                                              .width = b->length});
+}
+
+static double picture_flops(const bench_training *b)
+{
+    return image_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
 }
 
 static size_t vit_tokens(const bench_training *b)
 {
-    size_t side = b->length / vit_config(b)->trunk.patch;
+    size_t side = b->length / ((const qkv_vit_config *)qkv_model_config(b->model))->trunk.patch;
     return b->batch * (1 + side * side);
 }
 
-static size_t cct_tokens(const bench_training *b)
-{
-    size_t side = b->length;
-    for (size_t i = 0; i < vit_config(b)->convolutions; i++)
-        side = (side + 1) / 2;
-    return b->batch * side * side;
-}
+static size_t images_count(const bench_training *b) { return b->batch; }
 
-/* ---- MAE-base: three quarters of the patches are masked (He et al. 2021) -------------------- */
-
-static size_t mae_patch_count(const bench_training *b)
-{
-    const qkv_mae_config *config = qkv_model_config(b->model);
-    size_t side = b->length / config->trunk.patch;
-    return side * side;
-}
+/* ---- MAE-base, 75 % of the patches masked (He et al. 2021) ----------------------------------- */
 
 static qkv_status mae_create(bench_training *b, const bench_step *step)
 {
     qkv_mae_config config;
     qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &config);
-    (void)qkv_model_type_preset(qkv_mae_type(), "base", &config);
     config.trunk.image = b->length;
     config.trunk.dropout = b->dropout;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
     qkv_status status = qkv_model_create(&b->model, b->ctx, qkv_mae_type(), &config);
     if (!status)
         status = make_pixels(b, config.trunk.channels);
-    if (status)
-        return status;
-    size_t patches = mae_patch_count(b);
-    b->rows = qkv_calloc(b->ctx, b->batch, patches * sizeof *b->rows);
+    size_t side = b->length / config.trunk.patch, patches = side * side;
+    b->rows = status ? NULL : qkv_calloc(b->ctx, b->batch * patches, sizeof *b->rows);
     for (size_t i = 0; b->rows && i < b->batch; i++)
         qkv_mae_shuffle(b->rows + i * patches, patches, 1, i);
-    return b->rows ? QKV_OK : QKV_E_MEMORY;
-}
-
-static size_t no_ids(const bench_training *b)
-{
-    (void)b;
-    return 0;
+    return status ? status : b->rows ? QKV_OK : QKV_E_MEMORY;
 }
 
 static qkv_tensor *mae_loss(const bench_training *b)
 {
-    const qkv_mae_config *config = qkv_model_config(b->model);
-    size_t patches = mae_patch_count(b);
+    const qkv_mae_config *c = qkv_model_config(b->model);
+    const size_t side = b->length / c->trunk.patch, patches = side * side;
     const qkv_mae_masks masks = {.images = b->batch, .patches = patches, .order = b->rows,
-                                 .kept = qkv_mae_kept(patches, config->mask_ratio)};
-    qkv_tensor *x = pixels(b), *encoded = qkv_mae_encode(b->model, b->tape, x, &masks);
+                                 .kept = qkv_mae_kept(patches, c->mask_ratio)};
+    qkv_tensor *pixels = networks_pixels(b);
+    qkv_tensor *encoded = qkv_mae_encode(b->model, b->tape, pixels, &masks);
     qkv_tensor *decoded = qkv_mae_decode(b->model, b->tape, encoded, &masks);
-    return qkv_mae_loss(b->model, b->tape, decoded, x, &masks);
+    return qkv_mae_loss(b->model, b->tape, decoded, pixels, &masks);
 }
-
-/* What the decoder sees: all patches and the class token. */
-static size_t mae_tokens(const bench_training *b) { return b->batch * (1 + mae_patch_count(b)); }
 
 /* ---- VQGAN: the generator's phase of a step, with a discriminator ---------------------------- */
 
@@ -347,15 +315,22 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     return qkv_task_codes(&b->task, b->model, b->lpips, b->images, NULL, &b->codes, 1);
 }
 
+/* It reads images alone. */
+static size_t no_ids(const bench_training *b)
+{
+    (void)b;
+    return 0;
+}
+
 static qkv_tensor *vqgan_loss(const bench_training *b)
 {
     return b->task.type->loss(b->task.self, b->tape, &b->part);
 }
 
 /* Of the generator's phase in a step in which the discriminator takes part. */
-static double vqgan_flops(const bench_training *b, qkv_pass pass)
+static double vqgan_flops(const bench_training *b)
 {
-    return networks_flops(b, pass) +
+    return image_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE) +
            image_flops(b, b->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
            image_flops(b, b->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE) +
            image_flops(b, b->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR);
@@ -368,22 +343,22 @@ static size_t vqgan_tokens(const bench_training *b)
 }
 
 #define VQGAN(name, batch, side)                                                                 \
-    {name, batch, side, 0, vqgan_create, no_ids, vqgan_loss, NULL, vqgan_flops, vqgan_tokens,    \
-     "codes", " pixels"}
+    {name, batch, side, 0, vqgan_create, no_ids, vqgan_loss, vqgan_flops, vqgan_tokens,          \
+     "codes", " pixels", NULL}
 
 const bench_network bench_networks[] = {
-    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_output, bert_flops,
-     networks_tokens, "tokens", ""},
-    {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss, NULL,
-     transformer_flops, transformer_tokens, "tokens", " pairs"},
-    {"vit-base", 8, 224, 0, vit_create, classifier_ids, classifier_loss, classifier_logits,
-     networks_flops, vit_tokens, "tokens", " pixels"},
-    {"mae-base", 8, 224, 0, mae_create, no_ids, mae_loss, NULL, networks_flops, mae_tokens,
-     "tokens", " pixels"},
-    {"cct-7", 128, 32, 0, cct_create, classifier_ids, classifier_loss, classifier_logits,
-     networks_flops, cct_tokens, "tokens", " pixels"},
+    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, networks_tokens,
+     "tokens", "", bert_forward},
+    {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
+     transformer_flops, transformer_tokens, "tokens", " pairs", NULL},
+    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, picture_flops, vit_tokens, "tokens",
+     " pixels", vit_forward},
+    {"mae-base", 8, 224, 0, mae_create, no_ids, mae_loss, picture_flops, images_count, "images",
+     " pixels", NULL},
+    {"cct-7", 128, 32, 0, cct_create, vit_ids, vit_loss, picture_flops, images_count, "images",
+     " pixels", vit_forward},
     VQGAN("vqgan-nano", 16, 32), VQGAN("vqgan-micro", 16, 32), VQGAN("vqgan-mini", 16, 64),
     VQGAN("vqgan-f8", 1, 256), VQGAN("vqgan-f16", 1, 256),
-    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, NULL, gpt_flops, networks_tokens, "tokens",
-     ""},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, networks_tokens, "tokens", "",
+     NULL},
 };

@@ -60,8 +60,7 @@ static void train_report(job *j, bench_report *r)
 {
     const bench_training *b = &j->training;
     double seconds = bench_median(j->seconds, j->s.steps);
-    double rate = b->network->flops(b, QKV_PASS_TRAIN) / seconds;
-    double tokens = (double)b->network->tokens(b);
+    double rate = b->network->flops(b) / seconds, tokens = (double)b->network->tokens(b);
     const bench_figure figures[] = {
         {"step_s", "step", "s", BENCH_REAL, seconds, 0},
         {"tokens_per_s", b->network->unit, "/s", BENCH_REAL, tokens / seconds, 0},
@@ -130,12 +129,10 @@ CLI_COMMAND(cli_bench_train, 710) = {
                        "bert-base guesses 15 % of its words, and its output layer sees (and "
                        "counts) those alone; transformer-base is 6 + 6 blocks of width 512 with "
                        "32001 tokens, on pairs of sentences of --length tokens each; vit-base is "
-                       "ViT-B/16 with 1000 classes, mae-base a masked autoencoder of that size "
-                       "and 8 layers of 512, which sees a quarter of the patches, cct-7 the "
-                       "compact transformer of 7 layers of 256 with 10 classes, on images. Of "
-                       "a VQGAN it is the generator's phase of a step: encoder, codes, decoder, a "
-                       "perceptual network (from 128 pixels on LPIPS's VGG16, below it one of "
-                       "qkv's own) and the discriminator that the gradient goes through. The "
-                       "limit is the best of ten products of 2048 x 2048 matrices, five before and "
-                       "five after."},
+                       "ViT-B/16 with 1000 classes, cct-7 CCT-7/3x2 with 10; mae-base masks 75 % "
+                       "of an image's patches. Of a VQGAN it is the generator's "
+                       "phase of a step: encoder, codes, decoder, a perceptual network (from 128 "
+                       "pixels on LPIPS's VGG16, below it one of qkv's own) and the discriminator "
+                       "that the gradient goes through. The limit is the best of ten products of "
+                       "2048 x 2048 matrices, five before and five after."},
     .own = {&bench_step_table, &table}, .measure = &bench_train, .run = bench_run};

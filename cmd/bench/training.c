@@ -21,12 +21,12 @@ static const qkv_option rows[] = {
      .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
              "is faster here"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
-     .help = "sequences or images in a step; 0: 4, of bert-base, vit-base and mae-base 8, of "
-             "transformer-base and cct-7 128, of a VQGAN 16, at 256 pixels 1"},
+     .help = "sequences or images in a step; 0: 4, of bert-base, vit-base and mae-base 8, "
+             "of transformer-base and cct-7 128, of a VQGAN 16, at 256 pixels 1"},
     {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
-     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of networks "
-             "of images their side in pixels; 0: of vit-base and mae-base 224, of cct-7 and a "
-             "VQGAN 32, of vqgan-mini 64, of vqgan-f8 and -f16 256"},
+     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
+             "image models the images' side in pixels; 0: of vit-base and mae-base 224, of "
+             "vqgan-f8 and -f16 256, of vqgan-mini 64, of others 32"},
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
@@ -37,7 +37,7 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
-const bench_network *bench_network_find(const char *name)
+static const bench_network *training_find(const char *name)
 {
     const bench_network *n = bench_networks;
     while (n->name && strcmp(n->name, name))
@@ -47,7 +47,7 @@ const bench_network *bench_network_find(const char *name)
 
 qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
-    const bench_network *network = bench_network_find(step->model);
+    const bench_network *network = training_find(step->model);
     *b = (bench_training){.ctx = ctx, .network = network,
                           .batch = step->batch ? step->batch : network->batch,
                           .length = step->length ? step->length : network->length,
