@@ -48,7 +48,7 @@ typedef struct bench_measure {
 
 /* Their commands. */
 extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
-    cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
+    cli_bench_forward, cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
 extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_attention,
     bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize, bench_look;
 
@@ -118,6 +118,8 @@ typedef struct {
     size_t (*tokens)(const bench_training *b); /* of a step, all that are read or made */
     const char *unit; /* what people call these: "tokens" or "codes" */
     const char *what; /* after the batch's size, for people: "" or " pairs" */
+    /* What an application computes of the same data; NULL: bench forward does not time it. */
+    qkv_tensor *(*forward)(const bench_training *b);
 } bench_network;
 extern const bench_network bench_networks[]; /* networks.c */
 
@@ -137,7 +139,7 @@ struct bench_training {
     size_t id_count;
     qkv_real *pixels; /* (pixel_count) of a network of images; else NULL */
     size_t pixel_count;
-    int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
+    int32_t *rows; /* a masked language model's: which it guesses; a MAE's: order of patches */
     qkv_model *lpips;     /* of a VQGAN: who says how unlike images look; else NULL */
     qkv_pixels *images; /* of a VQGAN: as many as the batch has; else NULL */
     qkv_codes_options codes;
