@@ -48,7 +48,7 @@ typedef struct bench_measure {
 
 /* Their commands. */
 extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
-    cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
+    cli_bench_forward, cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
 extern const bench_measure bench_train, bench_train_f32, bench_train_codes, bench_attention,
     bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize, bench_look;
 
@@ -73,6 +73,14 @@ extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 
 extern const char *const bench_weights[]; /* "f32", "bf16", "int8", "int4", NULL */
 qkv_weights bench_weights_of(int row);    /* of a row of these */
+
+/* A GPT's size and how many tokens it reads: the first field of the settings of measures of its
+ * forward pass, filled by the flags --model and --length. */
+typedef struct {
+    const char *model;
+    size_t length;
+} bench_pass;
+extern const qkv_option_table bench_pass_table;
 
 /* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
  * parameters are zero. */
@@ -118,6 +126,8 @@ typedef struct {
     size_t (*tokens)(const bench_training *b); /* of a step, all that are read or made */
     const char *unit; /* what people call these: "tokens" or "codes" */
     const char *what; /* after the batch's size, for people: "" or " pairs" */
+    /* What an application computes of the same data; NULL: bench forward does not time it. */
+    qkv_tensor *(*forward)(const bench_training *b);
 } bench_network;
 extern const bench_network bench_networks[]; /* networks.c */
 
@@ -137,7 +147,7 @@ struct bench_training {
     size_t id_count;
     qkv_real *pixels; /* (pixel_count) of a network of images; else NULL */
     size_t pixel_count;
-    int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
+    int32_t *rows; /* a masked language model's: which it guesses; a MAE's: order of patches */
     qkv_model *lpips;     /* of a VQGAN: who says how unlike images look; else NULL */
     qkv_pixels *images; /* of a VQGAN: as many as the batch has; else NULL */
     qkv_codes_options codes;

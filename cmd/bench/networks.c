@@ -80,6 +80,12 @@ static qkv_tensor *bert_loss(const bench_training *b)
                               targets, NULL);
 }
 
+static qkv_tensor *bert_forward(const bench_training *b)
+{
+    qkv_bert_input in = {.ids = matrix(b, b->ids, b->length)};
+    return qkv_bert_hidden(b->model, b->tape, &in);
+}
+
 static double bert_flops(const bench_training *b)
 {
     return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
@@ -134,33 +140,57 @@ static double transformer_flops(const bench_training *b)
 
 static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch * b->length; }
 
-/* ---- ViT-B/16 (Dosovitskiy et al. 2020) ---------------------------------------------------- */
+/* ---- image classifiers: ViT-B/16 (Dosovitskiy et al. 2020) and CCT-7 (Hassani et al. 2021) --- */
+
+static qkv_status make_pixels(bench_training *b, size_t channels)
+{
+    b->pixel_count = b->batch * b->length * b->length * channels;
+    b->pixels = qkv_calloc(b->ctx, b->pixel_count, sizeof *b->pixels);
+    return b->pixels ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_tensor *networks_pixels(const bench_training *b)
+{
+    size_t channels = b->pixel_count / b->batch / b->length / b->length;
+    size_t shape[] = {b->batch, b->length, b->length, channels};
+    return qkv_tensor_wrap(b->tape, b->pixels, 4, shape);
+}
+
+static qkv_status classifier_create(bench_training *b, const bench_step *step,
+                                    const qkv_model_type *type, const char *preset, size_t classes)
+{
+    qkv_vit_config config;
+    qkv_option_defaults(qkv_model_type_config(type), &config);
+    (void)qkv_model_type_preset(type, preset, &config);
+    config.trunk.image = b->length;
+    config.trunk.dropout = b->dropout;
+    config.classes = b->vocab = classes;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    qkv_status status = qkv_model_create(&b->model, b->ctx, type, &config);
+    return status ? status : make_pixels(b, config.trunk.channels);
+}
 
 static qkv_status vit_create(bench_training *b, const bench_step *step)
 {
-    qkv_vit_config config;
-    qkv_option_defaults(qkv_model_type_config(qkv_vit_type()), &config);
-    config.trunk.image = b->length;
-    config.trunk.dropout = b->dropout;
-    config.classes = b->vocab = 1000;
-    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    qkv_status status = qkv_model_create(&b->model, b->ctx, qkv_vit_type(), &config);
-    if (status)
-        return status;
-    b->pixel_count = b->batch * b->length * b->length * config.trunk.channels;
-    b->pixels = qkv_calloc(b->ctx, b->pixel_count, sizeof *b->pixels);
-    return b->pixels ? QKV_OK : QKV_E_MEMORY;
+    return classifier_create(b, step, qkv_vit_type(), "base", 1000);
+}
+
+static qkv_status cct_create(bench_training *b, const bench_step *step)
+{
+    return classifier_create(b, step, qkv_cct_type(), "tiny", 10);
 }
 
 /* The classes. */
 static size_t vit_ids(const bench_training *b) { return b->batch; }
 
+static qkv_tensor *vit_forward(const bench_training *b)
+{
+    return qkv_vit_logits(b->model, b->tape, networks_pixels(b));
+}
+
 static qkv_tensor *vit_loss(const bench_training *b)
 {
-    size_t shape[] = {b->batch, b->length, b->length, b->pixel_count / b->batch / b->length /
-                      b->length};
-    qkv_tensor *x = qkv_tensor_wrap(b->tape, b->pixels, 4, shape);
-    return qkv_cross_entropy(b->tape, qkv_vit_logits(b->model, b->tape, x),
+    return qkv_cross_entropy(b->tape, vit_forward(b),
                              qkv_tensor_ids(b->tape, b->ids, 1, &b->batch), NULL);
 }
 
@@ -173,7 +203,7 @@ static double image_flops(const bench_training *b, const qkv_model *m, qkv_pass 
                                               .width = b->length});
 }
 
-static double vit_flops(const bench_training *b)
+static double picture_flops(const bench_training *b)
 {
     return image_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
 }
@@ -182,6 +212,39 @@ static size_t vit_tokens(const bench_training *b)
 {
     size_t side = b->length / ((const qkv_vit_config *)qkv_model_config(b->model))->trunk.patch;
     return b->batch * (1 + side * side);
+}
+
+static size_t images_count(const bench_training *b) { return b->batch; }
+
+/* ---- MAE-base, 75 % of the patches masked (He et al. 2021) ----------------------------------- */
+
+static qkv_status mae_create(bench_training *b, const bench_step *step)
+{
+    qkv_mae_config config;
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &config);
+    config.trunk.image = b->length;
+    config.trunk.dropout = b->dropout;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    qkv_status status = qkv_model_create(&b->model, b->ctx, qkv_mae_type(), &config);
+    if (!status)
+        status = make_pixels(b, config.trunk.channels);
+    size_t side = b->length / config.trunk.patch, patches = side * side;
+    b->rows = status ? NULL : qkv_calloc(b->ctx, b->batch * patches, sizeof *b->rows);
+    for (size_t i = 0; b->rows && i < b->batch; i++)
+        qkv_mae_shuffle(b->rows + i * patches, patches, 1, i);
+    return status ? status : b->rows ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_tensor *mae_loss(const bench_training *b)
+{
+    const qkv_mae_config *c = qkv_model_config(b->model);
+    const size_t side = b->length / c->trunk.patch, patches = side * side;
+    const qkv_mae_masks masks = {.images = b->batch, .patches = patches, .order = b->rows,
+                                 .kept = qkv_mae_kept(patches, c->mask_ratio)};
+    qkv_tensor *pixels = networks_pixels(b);
+    qkv_tensor *encoded = qkv_mae_encode(b->model, b->tape, pixels, &masks);
+    qkv_tensor *decoded = qkv_mae_decode(b->model, b->tape, encoded, &masks);
+    return qkv_mae_loss(b->model, b->tape, decoded, pixels, &masks);
 }
 
 /* ---- VQGAN: the generator's phase of a step, with a discriminator ---------------------------- */
@@ -252,8 +315,8 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     return qkv_task_codes(&b->task, b->model, b->lpips, b->images, NULL, &b->codes, 1);
 }
 
-/* It reads the images that its task has. */
-static size_t vqgan_ids(const bench_training *b)
+/* It reads images alone. */
+static size_t no_ids(const bench_training *b)
 {
     (void)b;
     return 0;
@@ -280,17 +343,22 @@ static size_t vqgan_tokens(const bench_training *b)
 }
 
 #define VQGAN(name, batch, side)                                                                 \
-    {name, batch, side, 0, vqgan_create, vqgan_ids, vqgan_loss, vqgan_flops, vqgan_tokens,       \
-     "codes", " pixels"}
+    {name, batch, side, 0, vqgan_create, no_ids, vqgan_loss, vqgan_flops, vqgan_tokens,          \
+     "codes", " pixels", NULL}
 
 const bench_network bench_networks[] = {
     {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, networks_tokens,
-     "tokens", ""},
+     "tokens", "", bert_forward},
     {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
-     transformer_flops, transformer_tokens, "tokens", " pairs"},
-    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, "tokens",
-     " pixels"},
+     transformer_flops, transformer_tokens, "tokens", " pairs", NULL},
+    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, picture_flops, vit_tokens, "tokens",
+     " pixels", vit_forward},
+    {"mae-base", 8, 224, 0, mae_create, no_ids, mae_loss, picture_flops, images_count, "images",
+     " pixels", NULL},
+    {"cct-7", 128, 32, 0, cct_create, vit_ids, vit_loss, picture_flops, images_count, "images",
+     " pixels", vit_forward},
     VQGAN("vqgan-nano", 16, 32), VQGAN("vqgan-micro", 16, 32), VQGAN("vqgan-mini", 16, 64),
     VQGAN("vqgan-f8", 1, 256), VQGAN("vqgan-f16", 1, 256),
-    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, networks_tokens, "tokens", ""},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, networks_tokens, "tokens", "",
+     NULL},
 };

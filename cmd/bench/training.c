@@ -12,8 +12,8 @@ static const char *const optimizers[] = {"sgd", "rmsprop", "adam", "adamw", "muo
 
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
-     .help = "bert-base, transformer-base, vit-base, vqgan-nano (-micro -mini -f8 -f16), or the "
-             "size of a GPT: nano tiny mini small medium large gpt2 .."},
+     .help = "bert-base, transformer-base, vit-base, mae-base, cct-7, vqgan-nano (-micro -mini -f8 "
+             "-f16), or the size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = training_dtypes,
@@ -21,12 +21,12 @@ static const qkv_option rows[] = {
      .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
              "is faster here"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
-     .help = "sequences or images in a step; 0: 4, of bert-base and vit-base 8, of "
-             "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},
+     .help = "sequences or images in a step; 0: 4, of bert-base, vit-base and mae-base 8, "
+             "of transformer-base and cct-7 128, of a VQGAN 16, at 256 pixels 1"},
     {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
      .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
-             "vit-base and VQGANs the images' side in pixels; 0: 224, and 32, of vqgan-mini 64, "
-             "of vqgan-f8 and -f16 256"},
+             "image models the images' side in pixels; 0: of vit-base and mae-base 224, of "
+             "vqgan-f8 and -f16 256, of vqgan-mini 64, of others 32"},
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},

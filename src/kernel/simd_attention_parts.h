@@ -1,5 +1,5 @@
-/* simd_attention_parts.h - what the attention files share: a tile of keys x queries, and
- * the products that fill and empty it.
+/* simd_attention_parts.h - what the attention files share: a tile of keys x queries, which the
+ * products of simd_product.h fill and empty.
  *
  * A tile is stored by key, with the TQ queries of its block along the lanes:
  *     tile[j * TQ + i]: key j (at most TK), query i (at most TQ).
@@ -11,43 +11,19 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/simd.h"
+#include "kernel/simd_product.h"
 
 enum {
-    TQ = 64,      /* queries a block */
+    TQ = ACROSS,  /* queries a block */
     TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
-    MR = 6,       /* rows of a register block */
-    NV = VF == 8 ? 2 : 4, /* its vectors: AVX2 has 16 registers, the others 32 */
     FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
 };
-
-/* Before a loop whose bounds are constants once its function is inlined; before another one. */
-#if defined(__clang__)
-#define QKV_UNROLL _Pragma("unroll")
-#define QKV_UNROLL_4 _Pragma("unroll 4")
-#else
-#define QKV_UNROLL _Pragma("GCC unroll 16")
-#define QKV_UNROLL_4 _Pragma("GCC unroll 4")
-#endif
 
 typedef qkv_k_attention_args attention_args;
 typedef qkv_k_attention_bwd_args attention_bwd_args;
 
-static inline size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 /* n up to a multiple of the vector */
 static inline size_t padded(size_t n) { return (n + VF - 1) / VF * VF; }
-
-/* ---- products (simd_attention_product.c) ----------------------------------------------------- */
-
-/* c (m, n) = [alpha c +] a b for m <= MR rows; n = nv vectors. b (k, n), row stride ldb.
- * product_rows: a (m, k) with row stride lda. product_columns: a is stored (k, m), row stride TQ.
- * alpha (m): NULL stores the product. */
-#define product_rows QKV_SIMD(qkv__product_rows)
-#define product_columns QKV_SIMD(qkv__product_columns)
-void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb,
-                  size_t m, size_t nv, size_t k, const float *alpha);
-void product_columns(float *c, size_t ldc, const float *a, const float *b, size_t ldb, size_t m,
-                     size_t nv, size_t k, const float *alpha);
 
 /* ---- blocks and tiles (simd_attention_tile.c) ------------------------------------------------ */
 

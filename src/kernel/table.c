@@ -24,14 +24,15 @@ static qkv__fill_fn *const reference[] = {
 static const struct {
     unsigned isa;
     qkv__fill_fn *files[16]; /* NULL ends them */
+    qkv__fill_fn *winograd;  /* over what the library has, of the last set alone */
 } sets[] = {
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
-    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}},
-    {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}},
+    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}, qkv__kernels_winograd_avx2},
+    {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}, qkv__kernels_winograd_avx512},
 #elif defined(QKV_HAVE_SIMD)
-    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}},
+    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}, qkv__kernels_winograd_neon},
 #endif
-    {QKV_ISA_REFERENCE, {NULL}},
+    {QKV_ISA_REFERENCE, {NULL}, NULL},
 };
 
 static void table_fill(qkv_kernels *k, qkv__fill_fn *const *files)
@@ -69,13 +70,19 @@ static void fill_all(void)
             fill_meta(isa, usable);
             continue;
         }
-        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-            if (usable & sets[i].isa)
-                table_fill(k, sets[i].files);
+        qkv__fill_fn *winograd = NULL;
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+            if (!(usable & sets[i].isa))
+                continue;
+            table_fill(k, sets[i].files);
+            winograd = sets[i].winograd;
+        }
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
         qkv__kernels_dnnl_conv(k, NULL);
 #endif
+        if (winograd)
+            winograd(k);
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
         if ((usable & QKV_ISA_AVX512) && qkv__cpu_vnni())
             qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */

@@ -28,6 +28,7 @@ train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
 attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
 decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
 image='image_s gflops peak_gflops of_peak peak_rss_bytes'
+forward='pass_s samples_per_s gflops peak_gflops of_peak peak_rss_bytes'
 translate='tokens_per_s sentences_per_s rows rows_of_needed gflops peak_gflops of_peak'
 tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes_per_token'
 
@@ -52,9 +53,19 @@ for name in bert-base transformer-base; do
 done
 # shellcheck disable=SC2086
 {
-    bench "$out/vit-base" train --model vit-base --batch 1 --length 16 --steps 1 --json
-    fields "$out/vit-base" $train threads
+    for at in 'vit-base 16' 'mae-base 32' 'cct-7 8'; do
+        bench "$out/images" train --model ${at% *} --batch 1 --length ${at#* } --steps 1 --json
+        fields "$out/images" $train threads
+    done
+    for at in 'vit-base 16' 'cct-7 8' 'bert-base 4'; do
+        bench "$out/forward" forward --model ${at% *} --length ${at#* } --repeats 1 --json
+        fields "$out/forward" $forward threads
+    done
 }
+"$QKV" bench forward --model mae-base --length 32 >/dev/null 2>"$out/err"
+[ $? -eq 1 ] || { echo "qkv bench forward of a MAE is no failure"; failed=1; }
+grep -qF 'expected vit-base, cct-7 or bert-base' "$out/err" ||
+    { echo "no sentence on it: $(cat "$out/err")"; failed=1; }
 bench "$out/codes" train --model vqgan-nano --batch 1 --steps 1
 grep -qE '^ *codes +[0-9.]+ */s' "$out/codes" || { echo "no codes: $(cat "$out/codes")"; failed=1; }
 for at in '--model giant --size 16' '--size 250'; do
@@ -69,4 +80,19 @@ done
 grep -qF "$out/empty: the file is empty" "$out/err" || { echo "no sentence on it"; failed=1; }
 "$QKV" bench nothing >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown bench is no usage error"; failed=1; }
+
+# The table of make bench, of qkv alone: Python and peers are no part of qkv.
+if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    compare() {
+        LLMC="$out/nothing" python3 "$QKV_SOURCE/bench/compare.py" --qkv "$QKV" --rounds 2 \
+            --quick --threads 1 --folder "$out/peers" --out "$out/table" "$@" >"$out/shown" 2>&1
+    }
+    compare --peers llm.c --rows attention-2048-fo* ||
+        { echo "no table: $(cat "$out/shown")"; failed=1; }
+    fields "$out/table" rounds limit median min max memory_bytes
+    grep -qF "missing: llm.c: LLMC: no file $out/nothing" "$out/shown" ||
+        { echo "what is missing is not named: $(cat "$out/shown")"; failed=1; }
+    ! compare --peers none --rows nothing || { echo "an unknown row is no failure"; failed=1; }
+    grep -qF 'no row "nothing"' "$out/shown" || { echo "no sentence on it"; failed=1; }
+fi
 exit "$failed"

@@ -77,6 +77,57 @@ static void random_shapes(const kernel_case *c)
         one(c, &first[i]);
 }
 
+/* Windows of 3 x 3 one pixel apart, with channels in sixteens: planes as large as these (320
+ * tiles of 2 x 2) have an algorithm of their own. */
+static qkv_k_conv_args large_plane(void)
+{
+    static const size_t channels[] = {32, 48, 80, 144};
+    size_t bottom = among(1, 2), right = among(1, 2);
+    qkv_k_conv_args a = {.B = among(2, 3), .H = among(22, 26), .W = among(30, 36),
+                         .C = channels[among(0, 3)], .N = channels[among(0, 3)], .KH = 3,
+                         .KW = 3, .stride = 1, .top = among(0, 2), .left = among(0, 2)};
+    a.OH = a.H + a.top + bottom - 2;
+    a.OW = a.W + a.left + right - 2;
+    return a;
+}
+
+static void three_by_three(const kernel_case *c)
+{
+    enum { SHAPES = 8 };
+    for (size_t i = 0; i < SHAPES; i++) {
+        qkv_k_conv_args a = large_plane();
+        one(c, &a);
+    }
+}
+
+/* There the bits do not depend on the team. */
+static void teams(const kernel_case *c)
+{
+    enum { SHAPES = 3, LEAST = 4, MOST = 8 };
+    for (size_t i = 0; i < SHAPES; i++) {
+        qkv_k_conv_args a = large_plane();
+        size_t nx = a.B * a.H * a.W * a.C, nw = a.N * a.KH * a.KW * a.C;
+        size_t ny = a.B * a.OH * a.OW * a.N;
+        float *x = randoms(nx), *w = randoms(nw), *dy = randoms(ny), *y = poisoned(ny);
+        float *dx = poisoned(nx), *dw = poisoned(nw);
+        c->k->conv(&c->e, y, x, w, NULL, &a);
+        c->k->conv_bwd_data(&c->e, dx, dy, w, &a, false);
+        c->k->conv_bwd_weights(&c->e, dw, dy, x, &a, false);
+        for (int team = LEAST; team <= MOST; team++) {
+            kernel_case other = {c->name, c->k, c->e};
+            float *y1 = poisoned(ny), *dx1 = poisoned(nx), *dw1 = poisoned(nw);
+            other.e.threads = team;
+            c->k->conv(&other.e, y1, x, w, NULL, &a);
+            c->k->conv_bwd_data(&other.e, dx1, dy, w, &a, false);
+            c->k->conv_bwd_weights(&other.e, dw1, dy, x, &a, false);
+            assert_memory_equal(y1, y, ny * sizeof *y);
+            assert_memory_equal(dx1, dx, nx * sizeof *dx);
+            assert_memory_equal(dw1, dw, nw * sizeof *dw);
+        }
+        free_arrays();
+    }
+}
+
 static void round_all(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -164,6 +215,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         KERNEL_CHECK(random_shapes),
+        KERNEL_CHECK(three_by_three),
+        KERNEL_CHECK(teams),
         KERNEL_CHECK(largest),
         cmocka_unit_test(rounded),
     };

@@ -1,5 +1,5 @@
-/* simd_attention_product.c - register-blocked products on small operands that lie in cache. */
-#include "kernel/simd_attention_parts.h"
+/* simd_product.c - register-blocked products on small operands that lie in cache. */
+#include "kernel/simd_product.h"
 
 /* Element (r, p) of a is at a + r * ar + p * ak. m and nv are constants wherever this is
  * inlined, so acc lives in registers. */
@@ -79,5 +79,5 @@ void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float 
 void product_columns(float *c, size_t ldc, const float *a, const float *b, size_t ldb, size_t m,
                      size_t nv, size_t k, const float *alpha)
 {
-    product(c, ldc, a, 1, TQ, b, ldb, m, nv, k, alpha);
+    product(c, ldc, a, 1, ACROSS, b, ldb, m, nv, k, alpha);
 }
