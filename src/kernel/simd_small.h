@@ -25,6 +25,9 @@ enum {
     MR = VF == 16 ? 6 : 2, GROUPS = VF == 16 ? 2 : 1,
     GROUP_V = QKV_K_PACKED / VF, NV = FEW_GROUPS * GROUP_V
 };
+/* Bytes of a stream that are fetched before few rows of x meet them: without it bf16 was read at
+ * 86 % of what f32 is, int8 at 96 %; now at the same rate (family 6 model 167, one thread). */
+enum { AHEAD = 2048 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
 static const size_t block_bytes = 1u << 19;   /* of x: a part of the second cache */
 
@@ -83,6 +86,8 @@ QKV_INLINE void small_block(const job *t, vi acc[MR][NV], const unsigned char *c
         for (size_t v = 0; v < R * GROUP_V; v++)
             w[v] = small_line(line[v / GROUP_V] + l * QKV__SMALL_LINE + v % GROUP_V * VF * 4,
                               TYPE);
+        for (size_t r = 0; r < R && M <= FEW; r++)
+            __builtin_prefetch(line[r] + l * QKV__SMALL_LINE + AHEAD);
         for (size_t a = 0; a < M; a++) {
             const int8_t *x = q + a * t->padded + l * (TYPE == QKV_K_INT8 ? 4 : 8);
             vi first = small_four(x), second = TYPE == QKV_K_INT4 ? small_four(x + 4) : first;
@@ -138,6 +143,8 @@ QKV_INLINE void small_halves(const job *t, vf sum[MR][NV], size_t i, size_t g, s
             const unsigned char *line = small_group(t, g + v / GROUP_V * apart) +
                                         p / 2 * QKV__SMALL_LINE + v % GROUP_V * VF * 4;
             small_words word = (small_words)vf_load((const float *)(const void *)line);
+            if (M <= FEW && v % GROUP_V == 0)
+                __builtin_prefetch(line + AHEAD);
             low[v] = (vf)(word << 16);
             high[v] = (vf)(word & 0xffff0000u);
         }

@@ -9,8 +9,10 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
-/* Rows that take another way than few: AMX; the others, which make a copy of w. */
-enum { AMX_ROWS = 4, WIDE_ROWS = 64 };
+/* Rows that are enough for AMX, by the type of weights, of which 4 bits are spread to bytes first;
+ * and for the ways that make a copy of w. */
+static const size_t amx_rows[] = {[QKV_K_BF16] = 4, [QKV_K_INT8] = 4, [QKV_K_INT4] = 32};
+enum { WIDE_ROWS = 64 };
 enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* of a copy: most numbers, least columns */
 /* The product timed, and how often: the best counts. */
 enum { TIMED_ROWS = 128, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
@@ -144,7 +146,7 @@ void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k
     /* With integers every way gives the same bits. */
     bool alone = t->invariant && w->type == QKV_K_BF16;
     qkv__small_choice c = choices[0];
-    if (m >= AMX_ROWS && !alone)
+    if (m >= amx_rows[w->type] && !alone)
         c = small_choice(t->ctx, w->type);
     if (c.way == QKV__SMALL_WIDE && m < WIDE_ROWS)
         c = choices[0];
