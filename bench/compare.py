@@ -167,14 +167,17 @@ def show(entry):
     print(flush=True)
 
 
-def commit():
-    here = os.path.dirname(os.path.abspath(__file__))
+def said_by(*command):
     try:
-        said = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty"],
-                              capture_output=True, text=True, check=False)
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
         return said.stdout.strip() or None
     except OSError:
         return None
+
+
+def commit():
+    here = os.path.dirname(os.path.abspath(__file__))
+    return said_by("git", "-C", here, "describe", "--always", "--dirty")
 
 
 def save(table, name):
@@ -231,10 +234,13 @@ def main():
             does = [peer for peer in there if peers.does(peer, all_rows[name])]
             print(f"{name:20} {all_rows[name].title:60} {', '.join(does)}")
         return 0
+    version = said_by(options.qkv, "--version")
+    if not version:
+        sys.exit(f"compare.py: {options.qkv} is no qkv that runs; --qkv names it, make builds it")
     os.makedirs(options.folder, exist_ok=True)
     table = {"commit": commit(), "started": datetime.datetime.now().isoformat(timespec="seconds"),
              "threads": options.threads, "rounds": options.rounds, "quick": options.quick,
-             "missing": missing, "versions": {}, "rows": []}
+             "missing": missing, "versions": {"qkv": version.split()[-1]}, "rows": []}
     print(f"{options.rounds} rounds, {options.threads} threads, commit {table['commit']}")
     for name, why in missing.items():
         print(f"missing: {name}: {why}")

@@ -16,48 +16,13 @@
 
 #include "each.h"
 #include "kernel/small.h"
+#include "products.h"
 
 enum { GUARD = 64 };
-
-typedef struct {
-    qkv_context *ctx;
-    qkv__arena *scratch;
-    qkv_rng rng;
-} fixture;
 
 static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512};
 static const qkv_k_small_type types[] = {QKV_K_BF16, QKV_K_INT8, QKV_K_INT4};
 enum { TABLES = 3, TYPES = 3, AMX = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX };
-
-static inline int setup(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv__arena_create(&f->scratch, f->ctx, "scratch"), QKV_OK);
-    qkv_rng_init(&f->rng, 1, 2);
-    *state = f;
-    return 0;
-}
-
-static inline int teardown(void **state)
-{
-    fixture *f = *state;
-    qkv__arena_destroy(f->scratch);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
-    free(f);
-    return 0;
-}
-
-static inline float *random_array(fixture *f, size_t n)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
-    return x;
-}
 
 /* bytes between guards of 0x5c. */
 static inline unsigned char *guarded(size_t bytes)
