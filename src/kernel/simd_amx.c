@@ -4,7 +4,7 @@
  * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
  * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
  * Then blocks of c are computed, each by one thread, from parts that stay in the second cache.
- * Products with large operands, those with a vocabulary, are cut: the layouts take 32 MB at most. */
+ * Products with large operands, as those with a vocabulary, are cut: layouts take 32 MB at most. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
