@@ -4,7 +4,8 @@
 #   make demo       the tour: every system, small, in at most three minutes after the build
 #   make test       builds and runs every test
 #   make arm64      builds for 64-bit Arm and runs every test in an emulator (docs/testing.md)
-#   make bench      what this machine allows and what qkv reaches of it
+#   make bench      qkv, what this machine allows, and the peers that are installed, in one table:
+#                   ROWS='gpt2*,decode-*' PEERS=none|NAMES ROUNDS=3 QUICK=1 TEXT=FILES PYTHON=…
 #   make lint       the rules of this source tree
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -14,6 +15,7 @@
 PRESET = release
 PREFIX = /usr/local
 DESTDIR =
+PYTHON = python3
 JOBS = $(shell nproc 2>/dev/null || echo 2)
 build = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 generator = $(if $(shell command -v ninja),-G Ninja)
@@ -39,8 +41,13 @@ arm64:
 	@tools/arm64-sysroot build-arm64-sysroot
 	@$(MAKE) --no-print-directory test PRESET=arm64
 
+# Without Python there is qkv's own table.
 bench: all
-	@$(build)/qkv bench
+	@if command -v $(PYTHON) >/dev/null; then \
+	    $(PYTHON) bench/compare.py --qkv $(build)/qkv --folder $(build)/peers \
+	        --out $(build)/bench.json --rows '$(ROWS)' --peers '$(PEERS)' \
+	        $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick) $(if $(TEXT),--text $(TEXT)); \
+	else $(build)/qkv bench; fi
 
 lint:
 	@tools/lint

@@ -68,7 +68,8 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 CLI_COMMAND(cli_bench, 700) = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|attention|decode|image|translate|tokenize] [options]",
+               .usage = "[train|forward|attention|decode|prompt|image|translate|tokenize] "
+                        "[options]",
                .examples = examples,
                .text = "Runs all of them, a minute and a half on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "

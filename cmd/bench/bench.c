@@ -9,6 +9,16 @@ const char *const bench_layouts[] = {"gpt2", "llama", NULL};
 const char *const bench_weights[] = {"f32", "bf16", "int8", "int4", NULL};
 qkv_weights bench_weights_of(int row) { return (qkv_weights)(QKV_WEIGHTS_F32 + row); }
 
+#define PASS(member) .offset = offsetof(bench_pass, member)
+static const qkv_option pass_rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, PASS(model), .value = "PRESET", .initial = "gpt2",
+     .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, PASS(length),
+     .initial = "1024", .help = "tokens of the text"},
+};
+const qkv_option_table bench_pass_table = {"Forward pass", pass_rows,
+                                           sizeof pass_rows / sizeof *pass_rows, 0};
+
 enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };
 
 static void bench_show(const bench_figure *f)

@@ -74,6 +74,14 @@ extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 extern const char *const bench_weights[]; /* "f32", "bf16", "int8", "int4", NULL */
 qkv_weights bench_weights_of(int row);    /* of a row of these */
 
+/* A GPT's size and how many tokens it reads: the first field of the settings of measures of its
+ * forward pass, filled by the flags --model and --length. */
+typedef struct {
+    const char *model;
+    size_t length;
+} bench_pass;
+extern const qkv_option_table bench_pass_table;
+
 /* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
  * parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,

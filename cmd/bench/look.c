@@ -7,17 +7,14 @@
 enum { PASSES = 4 };
 
 typedef struct {
-    const char *model, *file;
-    size_t length, repeats;
+    bench_pass pass; /* first: bench_pass_table fills it */
+    const char *file;
+    size_t repeats;
     bool all;
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "gpt2",
-     .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(length),
-     .initial = "1024", .help = "tokens"},
     {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
      .initial = "5", .help = "of each pass; medians count"},
     {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
@@ -41,10 +38,10 @@ typedef struct {
 static qkv_status look_pass(job *j, int kind, double *seconds)
 {
     const qkv_capture_options o = {.file = j->s.file, .attentions = true, .rows = kind == 1,
-                                   .row = kind == 1 ? j->s.length / 2 : 0,
+                                   .row = kind == 1 ? j->s.pass.length / 2 : 0,
                                    .layer = kind == 3 ? -1 : 0, .head = kind == 1 ? 0 : -1};
     qkv_capture *capture = NULL;
-    const size_t shape[] = {1, j->s.length};
+    const size_t shape[] = {1, j->s.pass.length};
     qkv_tape_reset(j->t);
     qkv_tape_mode(j->t, false, false);
     double begun = qkv_now();
@@ -66,17 +63,17 @@ static qkv_status look_measure(job *j)
     qkv_context *ctx = j->c->ctx;
     int passes = j->s.all ? PASSES : PASSES - 1;
     double warm;
-    qkv_status status = bench_model(ctx, &j->model, 0, j->s.model, j->s.length, 0);
+    qkv_status status = bench_model(ctx, &j->model, 0, j->s.pass.model, j->s.pass.length, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)
         status = qkv_tape_create(&j->t, ctx);
-    j->ids = qkv_calloc(ctx, j->s.length, sizeof *j->ids);
+    j->ids = qkv_calloc(ctx, j->s.pass.length, sizeof *j->ids);
     for (int k = 0; k < PASSES && !status; k++)
         if (!j->ids || !(j->seconds[k] = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds[k])))
             status = QKV_E_MEMORY;
     if (!status) {
-        bench_random_ids(j->ids, j->s.length, qkv_lm_vocab(j->model), j->c->common.seed);
+        bench_random_ids(j->ids, j->s.pass.length, qkv_lm_vocab(j->model), j->c->common.seed);
         status = look_pass(j, 0, &warm);
     }
     for (size_t i = 0; i < j->s.repeats && !status; i++)
@@ -110,7 +107,7 @@ static qkv_status look_work(cli *c, const void *asked, bench_report *out)
         *out = (bench_report){.reached = 1 / layer, .unit = "passes/s"};
         bench_add_all(out, figures, sizeof figures / sizeof *figures - !j.s.all);
         (void)snprintf(out->title, sizeof out->title, "capturing a pass of %s, %zu tokens",
-                       j.s.model, j.s.length);
+                       j.s.pass.model, j.s.pass.length);
     }
     for (int k = 0; k < PASSES; k++)
         qkv_free(c->ctx, j.seconds[k]);
@@ -130,4 +127,4 @@ CLI_COMMAND(cli_bench_look, 745) = {
                .usage = "[--length N] [options]", .examples = examples,
                .text = "A forward pass of a GPT in the gpt2 layout with random parameters, alone "
                        "and with a capture of its attention weights in a file, in turn."},
-    .own = {&table}, .measure = &bench_look, .run = bench_run};
+    .own = {&bench_pass_table, &table}, .measure = &bench_look, .run = bench_run};

@@ -5,17 +5,13 @@
 #include "core/cli.h"
 
 typedef struct {
-    const char *model;
-    size_t length, repeats;
+    bench_pass pass; /* first: bench_pass_table fills it */
+    size_t repeats;
     int weights; /* a row of bench_weights */
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "gpt2",
-     .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(length),
-     .initial = "1024", .help = "tokens of the prompt"},
     {.flag = "weights", .type = QKV_OPT_ENUM, .names = bench_weights, FIELD(weights),
      .initial = "f32", .help = "how matrices are kept in memory"},
     {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
@@ -37,25 +33,25 @@ typedef struct {
 /* What generating does before the first token: all of the prompt, and the last token's logits. */
 static qkv_status prompt_read(job *j)
 {
-    const size_t shape[] = {1, j->s.length};
+    const size_t shape[] = {1, j->s.pass.length};
     qkv_tape *t = j->tape;
     qkv_lm_cache_truncate(j->cache, 0);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *ids = qkv_tensor_ids(t, j->ids, 2, shape);
     qkv_tensor *x = qkv_lm_hidden(j->model, t, ids, 0, NULL, j->cache);
-    (void)qkv_lm_logits(j->model, t, qkv_slice(t, x, 1, j->s.length - 1, j->s.length));
+    (void)qkv_lm_logits(j->model, t, qkv_slice(t, x, 1, j->s.pass.length - 1, j->s.pass.length));
     return qkv_tape_status(t);
 }
 
 static qkv_status prompt_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    j->ids = qkv_calloc(ctx, j->s.length, sizeof *j->ids);
+    j->ids = qkv_calloc(ctx, j->s.pass.length, sizeof *j->ids);
     j->seconds = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds);
     qkv_status status = j->ids && j->seconds ? bench_peak(j->c, &j->peak) : QKV_E_MEMORY;
     if (!status)
-        status = bench_model(ctx, &j->model, 0, j->s.model, j->s.length, 0);
+        status = bench_model(ctx, &j->model, 0, j->s.pass.model, j->s.pass.length, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)
@@ -63,9 +59,9 @@ static qkv_status prompt_prepare(job *j)
     if (!status)
         status = qkv_tape_create(&j->tape, ctx);
     if (!status)
-        status = qkv_lm_cache_create(&j->cache, j->model, 1, j->s.length);
+        status = qkv_lm_cache_create(&j->cache, j->model, 1, j->s.pass.length);
     if (!status)
-        bench_random_ids(j->ids, j->s.length, qkv_lm_vocab(j->model), j->c->common.seed);
+        bench_random_ids(j->ids, j->s.pass.length, qkv_lm_vocab(j->model), j->c->common.seed);
     return status;
 }
 
@@ -74,7 +70,7 @@ static qkv_status prompt_prepare(job *j)
 static double prompt_flops(const job *j)
 {
     const qkv_gpt_config *c = qkv_model_config(j->model);
-    double n = (double)j->s.length, d = (double)c->width, layers = (double)c->layers;
+    double n = (double)j->s.pass.length, d = (double)c->width, layers = (double)c->layers;
     return 2 * n * layers * (4 * d * d + 2 * d * (double)c->ff_width) +
            4 * layers * d * n * (n + 1) / 2 + 2 * d * (double)c->vocab;
 }
@@ -94,7 +90,7 @@ static qkv_status prompt_measure(job *j)
 static void prompt_report(job *j, bench_report *r)
 {
     double seconds = bench_median(j->seconds, j->s.repeats), flops = prompt_flops(j);
-    double tokens = (double)j->s.length;
+    double tokens = (double)j->s.pass.length;
     const bench_figure figures[] = {
         {"tokens_per_s", "tokens", "tokens/s", BENCH_REAL, tokens / seconds, 0},
         {"seconds", "until the first token", "s", BENCH_REAL, seconds, 0},
@@ -105,8 +101,8 @@ static void prompt_report(job *j, bench_report *r)
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
                         .limit = tokens / (flops / j->peak)};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    (void)snprintf(r->title, sizeof r->title, "reading a prompt of %zu with %s, %s", j->s.length,
-                   j->s.model, bench_weights[j->s.weights]);
+    (void)snprintf(r->title, sizeof r->title, "reading a prompt of %zu with %s, %s",
+                   j->s.pass.length, j->s.pass.model, bench_weights[j->s.weights]);
 }
 
 static qkv_status prompt_work(cli *c, const void *asked, bench_report *out)
@@ -136,4 +132,4 @@ CLI_COMMAND(cli_bench_prompt, 735) = {
                        "tokens and random parameters. The limit is the best product of matrices "
                        "in f32. Integers may pass it: AVX512_VNNI multiplies four times as many "
                        "in an instruction."},
-    .own = {&table}, .measure = &bench_prompt, .run = bench_run};
+    .own = {&bench_pass_table, &table}, .measure = &bench_prompt, .run = bench_run};

@@ -3,7 +3,8 @@
  *
  * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
  * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
- * Then blocks of c are computed, each by one thread, from parts that stay in the second cache. */
+ * Then blocks of c are computed, each by one thread, from parts that stay in the second cache.
+ * Products with large operands, those with a vocabulary, are cut: the layouts take 32 MB at most. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
@@ -12,14 +13,17 @@
 enum {
     SIDE = 16, DEPTH = 32,          /* of a tile: rows or columns, numbers along k */
     TILE = SIDE * DEPTH / 2,        /* its words, each two numbers that follow along k */
-    BLOCK_M = 256, BLOCK_N = 128,   /* a block of c */
-    BLOCK_K = 1024                  /* at most, between visits to c */
+    BLOCK_M = 256, BLOCK_N = 256,   /* a block of c */
+    BLOCK_K = 384,                  /* at most, between visits to c: 24 KB of op(b) stay in L1 */
+    RUN = 64,                       /* tiles that a thread packs at a time */
+    MOST = 1 << 24                  /* numbers of both operands that are laid out at a time */
 };
 
 static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
 
 static size_t simd_amx_at_most(size_t n, size_t most) { return n < most ? n : most; }
 static size_t simd_amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
+static size_t panels_of(size_t lanes) { return 2 * simd_amx_units(lanes, 2 * SIDE); }
 
 /* ---- layout ------------------------------------------------------------------------------- */
 
@@ -29,6 +33,8 @@ typedef struct {
     size_t ld, lanes, k;
     bool along;     /* numbers of a lane lie side by side, lanes ld apart; else the other way */
     bool lane_rows; /* the rows of its tiles are lanes; else pairs of numbers along k */
+    size_t panels, depth; /* its tiles: across lanes, along k */
+    uint32_t *tiles;
 } operand;
 
 /* A tile: lanes i .. i+15, numbers p .. p+31 along k; 0 beyond the operand. */
@@ -82,68 +88,87 @@ typedef struct {
     size_t step;  /* of them between visits to c */
 } simd_amx_job;
 
-/* Where a tile of c lies while it is summed: in c, or aside if it is not whole or has a bias. */
+/* Where a tile's sums begin and end: rows of 16 floats, `ld` apart. Those of a tile that is not
+ * whole in c lie in `aside`. */
 typedef struct {
     float *c;
     size_t ldc, rows, columns; /* that c has of it */
-    bool aside;
-    float sums[SIDE * SIDE];
+    const float *from;         /* NULL: zeros */
+    size_t from_ld;            /* 0: the same row, a bias, sixteen times */
+    float *to;
+    size_t to_ld;
+    float aside[SIDE * SIDE];
 } place;
 
-static void begin_tile(place *t, const simd_amx_job *j, size_t row, size_t column, bool first)
+static void begin_aside(place *t, const float *bias, bool add)
 {
-    const qkv_k_gemm_args *g = j->g;
-    const float *bias = g->bias && first ? g->bias + column : NULL;
-    t->rows = row < g->m ? simd_amx_at_most(g->m - row, SIDE) : 0;
-    t->columns = column < g->n ? simd_amx_at_most(g->n - column, SIDE) : 0;
-    t->c = j->c + (t->rows && t->columns ? row * g->ldc + column : 0);
-    t->ldc = g->ldc;
-    t->aside = t->rows < SIDE || t->columns < SIDE || bias;
-    for (size_t r = 0; r < SIDE && t->aside; r++) {
+    for (size_t r = 0; r < SIDE; r++) {
         vf sum = vf_zero();
-        if (r < t->rows && t->columns && (g->acc || !first))
+        if (r < t->rows && t->columns && add)
             sum = vf_get(t->c + r * t->ldc, t->columns);
         if (r < t->rows && t->columns && bias)
             sum = sum + vf_get(bias, t->columns);
-        vf_put(t->sums + r * SIDE, sum, VF);
+        vf_put(t->aside + r * SIDE, sum, VF);
     }
-    for (size_t r = 0; r < SIDE && !t->aside; r++) { /* c is far away */
-        __builtin_prefetch(t->c + r * t->ldc, 1);
-        __builtin_prefetch(t->c + r * t->ldc + SIDE - 1, 1);
-    }
+    t->from = t->to = t->aside;
+    t->from_ld = t->to_ld = SIDE;
 }
 
-static void end_tile(const place *t)
+static inline void begin_tile(place *t, const simd_amx_job *j, size_t row, size_t column,
+                              bool first)
 {
-    for (size_t r = 0; r < t->rows && t->aside && t->columns; r++)
-        vf_put(t->c + r * t->ldc, vf_get(t->sums + r * SIDE, VF), t->columns);
+    const qkv_k_gemm_args *g = j->g;
+    const float *bias = g->bias && first ? g->bias + column : NULL;
+    const bool add = g->acc || !first;
+    t->rows = row < g->m ? simd_amx_at_most(g->m - row, SIDE) : 0;
+    t->columns = column < g->n ? simd_amx_at_most(g->n - column, SIDE) : 0;
+    t->ldc = t->from_ld = t->to_ld = g->ldc;
+    t->c = t->to = j->c + (t->rows && t->columns ? row * g->ldc + column : 0);
+    t->from = add ? t->c : bias;
+    if (t->rows < SIDE || t->columns < SIDE || (add && bias))
+        begin_aside(t, bias, add);
+    else if (!add)
+        t->from_ld = 0;
+}
+
+static inline void end_tile(const place *t)
+{
+    for (size_t r = 0; r < t->rows && t->to == t->aside && t->columns; r++)
+        vf_put(t->c + r * t->ldc, vf_get(t->aside + r * SIDE, VF), t->columns);
 }
 
 /* Tile register `n`, which must be a constant. */
-#define LOAD_SUMS(n, t, zero)                                                                     \
+#define LOAD_SUMS(n, t)                                                                           \
     do {                                                                                          \
-        if (zero)                                                                                 \
-            _tile_zero(n);                                                                        \
+        if ((t)->from)                                                                            \
+            _tile_loadd(n, (t)->from, (t)->from_ld * sizeof(float));                              \
         else                                                                                      \
-            _tile_loadd(n, (t)->aside ? (t)->sums : (t)->c, (t)->aside ? 64 : 4 * (t)->ldc);      \
+            _tile_zero(n);                                                                        \
     } while (0)
-#define STORE_SUMS(n, t)                                                                          \
-    _tile_stored(n, (t)->aside ? (t)->sums : (t)->c, (t)->aside ? 64 : 4 * (t)->ldc)
+#define STORE_SUMS(n, t) _tile_stored(n, (t)->to, (t)->to_ld * sizeof(float))
 
-/* Two tiles by two of c, from row and column on, and tiles p .. end-1 along k. */
+/* Two tiles by two of c, from row and column on, and tiles p .. end-1 along k. Rows of c that are
+ * only written are fetched while the sums are made: c is far away. A row may touch three lines. */
 static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, size_t p, size_t end)
 {
     const size_t panel = j->depth * TILE;
     const uint32_t *a = j->a + row / SIDE * panel, *b = j->b + column / SIDE * panel;
-    const bool first = p == 0, fresh = first && !j->g->acc;
     place t[4];
     for (size_t i = 0; i < 4; i++)
-        begin_tile(&t[i], j, row + i / 2 * SIDE, column + i % 2 * SIDE, first);
-    LOAD_SUMS(0, &t[0], fresh && !t[0].aside);
-    LOAD_SUMS(1, &t[1], fresh && !t[1].aside);
-    LOAD_SUMS(2, &t[2], fresh && !t[2].aside);
-    LOAD_SUMS(3, &t[3], fresh && !t[3].aside);
+        begin_tile(&t[i], j, row + i / 2 * SIDE, column + i % 2 * SIDE, p == 0);
+    LOAD_SUMS(0, &t[0]);
+    LOAD_SUMS(1, &t[1]);
+    LOAD_SUMS(2, &t[2]);
+    LOAD_SUMS(3, &t[3]);
+    const bool fetch = t[0].from != t[0].to && t[3].rows == SIDE && t[3].columns == SIDE;
+    const size_t rows = fetch ? simd_amx_units(2 * SIDE, end - p) : 0; /* a step */
+    const float *next = t[0].c;
     for (; p < end; p++) {
+        for (size_t r = 0; r < rows; r++, next += j->g->ldc) {
+            __builtin_prefetch(next, 1);
+            __builtin_prefetch(next + SIDE, 1);
+            __builtin_prefetch(next + 2 * SIDE - 1, 1);
+        }
         _tile_loadd(4, a + p * TILE, 64);
         _tile_loadd(6, b + p * TILE, 64);
         _tile_dpbf16ps(0, 4, 6);
@@ -174,19 +199,31 @@ static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
 
 /* ---- the kernel --------------------------------------------------------------------------- */
 
-static void pack_both(const qkv_exec *e, uint32_t *to_a, uint32_t *to_b, const operand *a,
-                      const operand *b, size_t panels_a, size_t panels_b, size_t depth)
+/* How many runs of tiles an operand has. */
+static size_t runs_of(const operand *o)
 {
-    size_t panels = panels_a + panels_b;
-#pragma omp parallel for num_threads(e->threads) schedule(static) default(none)                    \
-    shared(to_a, to_b, a, b, panels_a, panels, depth)
-    for (size_t i = 0; i < panels; i++) {
-        bool left = i < panels_a;
-        size_t panel = left ? i : i - panels_a;
-        uint32_t *to = (left ? to_a : to_b) + panel * depth * TILE;
-        for (size_t p = 0; p < depth; p++)
-            pack_tile(to + p * TILE, left ? a : b, panel * SIDE, p * DEPTH);
+    return (o->along ? o->panels : o->depth) *
+           simd_amx_units(o->along ? o->depth : o->panels, RUN);
+}
+
+/* Tiles that follow each other in the order in which memory has their numbers. */
+static void pack_run(const operand *o, size_t run)
+{
+    const size_t length = o->along ? o->depth : o->panels, runs = simd_amx_units(length, RUN);
+    const size_t line = run / runs, from = run % runs * RUN;
+    for (size_t i = from; i < simd_amx_at_most(length, from + RUN); i++) {
+        size_t panel = o->along ? line : i, p = o->along ? i : line;
+        pack_tile(o->tiles + (panel * o->depth + p) * TILE, o, panel * SIDE, p * DEPTH);
     }
+}
+
+static void pack_both(const qkv_exec *e, const operand *a, const operand *b)
+{
+    const size_t runs_a = runs_of(a), runs = runs_a + runs_of(b);
+#pragma omp parallel for num_threads(e->threads) schedule(dynamic) default(none)                   \
+    shared(a, b, runs_a, runs)
+    for (size_t i = 0; i < runs; i++)
+        pack_run(i < runs_a ? a : b, i < runs_a ? i : i - runs_a);
 }
 
 static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
@@ -203,29 +240,64 @@ static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
     }
 }
 
-static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
-                          const qkv_k_gemm_args *g)
+/* A product whose tiles fit. */
+static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const float *b,
+                             const qkv_k_gemm_args *g)
 {
-    if (g->m * g->n * g->k < QKV__BF16_LEAST) {
-        if (!e->meta)
-            simd_amx_f32(e, c, a, b, g);
-        return;
-    }
-    const operand left = {a, g->lda, g->m, g->k, !g->ta, true};
-    const operand right = {b, g->ldb, g->n, g->k, g->tb, false};
-    size_t panels_a = 2 * simd_amx_units(g->m, 2 * SIDE);
-    size_t panels_b = 2 * simd_amx_units(g->n, 2 * SIDE), depth = simd_amx_units(g->k, DEPTH);
+    const size_t depth = simd_amx_units(g->k, DEPTH);
+    operand left = {a, g->lda, g->m, g->k, !g->ta, true, panels_of(g->m), depth, NULL};
+    operand right = {b, g->ldb, g->n, g->k, g->tb, false, panels_of(g->n), depth, NULL};
     qkv__mark mark = qkv__arena_mark(e->scratch);
-    uint32_t *to_a = qkv__arena_alloc(e->scratch, panels_a * depth * TILE * sizeof *to_a);
-    uint32_t *to_b = to_a ? qkv__arena_alloc(e->scratch, panels_b * depth * TILE * sizeof *to_b)
-                          : NULL;
-    if (to_b && !e->meta) {
+    left.tiles = qkv__arena_alloc(e->scratch, left.panels * depth * TILE * sizeof *left.tiles);
+    right.tiles = left.tiles ? qkv__arena_alloc(e->scratch, right.panels * depth * TILE *
+                                                                sizeof *right.tiles)
+                             : NULL;
+    if (right.tiles && !e->meta) {
         size_t visits = simd_amx_units(depth, BLOCK_K / DEPTH);
-        simd_amx_job j = {c, to_a, to_b, g, depth, simd_amx_units(depth, visits)};
-        pack_both(e, to_a, to_b, &left, &right, panels_a, panels_b, depth);
+        simd_amx_job j = {c, left.tiles, right.tiles, g, depth, simd_amx_units(depth, visits)};
+        pack_both(e, &left, &right);
         multiply_blocks(e, &j);
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                          const qkv_k_gemm_args *g);
+
+/* The product in two halves, cut across its longest side. */
+static void multiply_halves(const qkv_exec *e, float *c, const float *a, const float *b,
+                            const qkv_k_gemm_args *g)
+{
+    const size_t longest = g->m > g->n ? g->m : g->n;
+    qkv_k_gemm_args first = *g, second = *g;
+    size_t *half = g->k >= longest ? &first.k : g->m == longest ? &first.m : &first.n;
+    size_t *rest = g->k >= longest ? &second.k : g->m == longest ? &second.m : &second.n;
+    *half = simd_amx_units(*half / 2, BLOCK_M) * BLOCK_M;
+    *rest -= *half;
+    simd_amx_gemm(e, c, a, b, &first);
+    if (half == &first.k) {
+        second.acc = true;
+        second.bias = NULL;
+        a += *half * (g->ta ? g->lda : 1);
+        b += *half * (g->tb ? 1 : g->ldb);
+    } else if (half == &first.m) {
+        a += *half * (g->ta ? 1 : g->lda);
+        c += *half * g->ldc;
+    } else {
+        second.bias = g->bias ? g->bias + *half : NULL;
+        b += *half * (g->tb ? g->ldb : 1);
+        c += *half;
+    }
+    simd_amx_gemm(e, c, a, b, &second);
+}
+
+static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                          const qkv_k_gemm_args *g)
+{
+    if (g->m * g->n * g->k >= QKV__BF16_LEAST)
+        ((g->m + g->n) * g->k > MOST ? multiply_halves : simd_amx_product)(e, c, a, b, g);
+    else if (!e->meta)
+        simd_amx_f32(e, c, a, b, g);
 }
 
 void QKV_SIMD(qkv__kernels_amx)(qkv_kernels *k)

@@ -57,30 +57,17 @@ QKV__OPTIONS(qkv_pipeline_generate, "Generating")
 typedef struct {
     qkv_pipeline *p;
     const qkv_pipeline_generate_options *o;
-    qkv_generated_fn *fn;
-    void *user;
-    qkv_tokenizer_stream *stream;
+    qkv__telling telling;
     qkv_changes *changes; /* NULL: none */
     qkv__prompts prompts;
     qkv_ids made;
-    qkv_text piece, whole, texts; /* texts: of next, one after the other */
-    qkv_next_token *next;         /* (show_next + 1) */
+    qkv_text texts;       /* of next, one after the other */
+    qkv_next_token *next; /* (show_next + 1) */
     size_t index, count; /* of the continuation; of all */
     size_t tokens;  /* of it */
     int32_t last;   /* token of it, or of the prompt */
-    bool stopped;   /* by fn */
     qkv_status why; /* of an end that the listener wanted */
 } job;
-
-/* Hands a piece on; its text is in j->piece. */
-static void generate_tell(job *j, qkv_generated piece)
-{
-    piece.index = j->index;
-    piece.text = j->piece.data ? j->piece.data : "";
-    piece.len = j->piece.len;
-    j->stopped = !j->fn(j->user, &piece) || j->stopped;
-    j->piece.len = 0;
-}
 
 static qkv_status generate_report(const job *j, size_t tokens)
 {
@@ -155,16 +142,14 @@ static bool generate_on_token(void *user, int32_t id, const qkv_real *p, const q
                               size_t V)
 {
     job *j = user;
-    qkv_generated token = {.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p, .vocab = V,
-                           .model_probabilities = model, .next = model ? j->next : NULL};
-    if (qkv_tokenizer_stream_put(j->stream, id, &j->piece))
-        j->piece.len = 0;
+    qkv_generated token = {.id = id, .probabilities = p, .vocab = V, .model_probabilities = model,
+                           .next = model ? j->next : NULL};
     if (model && (j->why = generate_candidates(j, id, model, V, &token.next_count)) != QKV_OK)
         return false;
-    generate_tell(j, token);
+    qkv__tell_token(&j->telling, j->index, token);
     j->last = id;
     j->why = generate_report(j, ++j->tokens);
-    return !j->stopped && !j->why;
+    return !j->telling.stopped && !j->why;
 }
 
 static qkv_status generate_one(job *j)
@@ -177,26 +162,16 @@ static qkv_status generate_one(job *j)
     o.model_distribution = j->o->show_next > 0;
     if (j->changes)
         o.tape = p->tape;
-    j->tokens = j->made.count = j->whole.len = 0;
+    j->tokens = j->made.count = 0;
     j->last = prompt->data[prompt->count - 1];
-    qkv_status status = qkv_tokenizer_decode(p->tokenizer, prompt->data, prompt->count,
-                                             QKV_DECODE_SKIP_SPECIAL, &j->piece);
-    if (status)
-        return status;
-    generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
-    if (!j->stopped)
+    qkv_status status = qkv__tell_prompt(&j->telling, j->index, prompt);
+    if (!status && !j->telling.stopped)
         status = qkv_generate(p->model, prompt->data, prompt->count, &o, generate_on_token, j,
                               &j->made);
     if (!status)
         status = j->why;
     if (!status)
-        status = qkv_tokenizer_decode(p->tokenizer, j->made.data, j->made.count,
-                                      QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &j->whole);
-    if (!status)
-        status = qkv_tokenizer_stream_end(j->stream, &j->piece);
-    if (!status)
-        generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_END, .ids = &j->made,
-                                         .continuation = &j->whole});
+        status = qkv__tell_end(&j->telling, j->index, &j->made);
     return status ? status : generate_report(j, j->o->tokens);
 }
 
@@ -217,10 +192,8 @@ static qkv_status generate_each(job *j)
     const qkv_pipeline *p = j->p;
     qkv_status status = generate_make_room(j);
     if (!status)
-        status = qkv_tokenizer_stream_create(&j->stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
-    if (!status)
         status = qkv__changes_read(&j->changes, p->ctx, &j->o->changes);
-    for (; j->index < j->count && !status && !j->stopped; j->index++) {
+    for (; j->index < j->count && !status && !j->telling.stopped; j->index++) {
         if (j->changes)
             status = qkv_changes_apply(j->changes, p->tape);
         if (!status)
@@ -231,7 +204,6 @@ static qkv_status generate_each(job *j)
     if (!status)
         status = qkv__changes_check(p, j->changes);
     qkv_changes_destroy(j->changes);
-    qkv_tokenizer_stream_destroy(j->stream);
     return status;
 }
 
@@ -239,7 +211,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
                                  qkv_generated_fn *fn, void *user)
 {
     const qkv_pipeline_generate_options o = options ? *options : qkv_pipeline_generate_defaults();
-    job j = {.p = p, .o = &o, .fn = fn, .user = user};
+    job j = {.p = p, .o = &o, .telling = {.p = p, .fn = fn, .user = user}};
     if (!qkv_model_can(p->model, QKV_CAN_GENERATE) || qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return qkv__pipeline_refuse(p, "continue text");
     qkv_status status = qkv__pipeline_text(p);
@@ -256,8 +228,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
                           : generate_each(&j);
     qkv__prompts_free(&j.prompts, p->ctx);
     qkv_ids_free(&j.made, p->ctx);
-    qkv_text_free(&j.piece, p->ctx);
-    qkv_text_free(&j.whole, p->ctx);
+    qkv__telling_free(&j.telling);
     qkv_text_free(&j.texts, p->ctx);
     qkv_free(p->ctx, j.next);
     return status;

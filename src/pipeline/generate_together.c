@@ -17,25 +17,12 @@ typedef struct {
     qkv_pipeline *p;
     const qkv__prompts *prompts;
     const qkv_pipeline_generate_options *o;
-    qkv_generated_fn *fn;
-    void *user;
+    qkv__telling telling;
     qkv_batch *batch;
-    qkv_tokenizer_stream *stream;
     text_made *texts; /* (count) */
     size_t count, added, first; /* first: that is told of; of it `told` tokens have been */
     size_t told, made;
-    qkv_text piece;
-    bool stopped;
 } together;
-
-static void together_tell(together *g, qkv_generated piece)
-{
-    piece.index = g->first;
-    piece.text = g->piece.data ? g->piece.data : "";
-    piece.len = g->piece.len;
-    g->stopped = !g->fn(g->user, &piece) || g->stopped;
-    g->piece.len = 0;
-}
 
 static const qkv_ids *together_prompt(const together *g, size_t i)
 {
@@ -46,46 +33,25 @@ static const qkv_ids *together_prompt(const together *g, size_t i)
 
 static qkv_status together_tell_prompt(together *g)
 {
-    const qkv_ids *prompt = together_prompt(g, g->first);
-    qkv_status status = qkv_tokenizer_decode(g->p->tokenizer, prompt->data, prompt->count,
-                                             QKV_DECODE_SKIP_SPECIAL, &g->piece);
-    if (!status)
-        together_tell(g, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
-    return status;
-}
-
-static qkv_status together_tell_end(together *g, const text_made *t)
-{
-    qkv_text whole = {0};
-    qkv_status status = qkv_tokenizer_decode(g->p->tokenizer, t->made.data, t->made.count,
-                                             QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &whole);
-    if (!status)
-        status = qkv_tokenizer_stream_end(g->stream, &g->piece);
-    if (!status)
-        together_tell(g, (qkv_generated){.kind = QKV_GENERATED_END, .ids = &t->made,
-                                         .continuation = &whole});
-    qkv_text_free(&whole, g->p->ctx);
-    return status;
+    return qkv__tell_prompt(&g->telling, g->first, together_prompt(g, g->first));
 }
 
 /* All that is known of the first text that has not been told of whole, and of those after it. */
 static qkv_status together_tell_all(together *g)
 {
     qkv_status status = QKV_OK;
-    while (!status && !g->stopped && g->first < g->added) {
+    while (!status && !g->telling.stopped && g->first < g->added) {
         text_made *t = &g->texts[g->first];
-        for (; g->told < t->made.count && !g->stopped; g->told++) {
-            int32_t id = t->made.data[g->told];
-            if (qkv_tokenizer_stream_put(g->stream, id, &g->piece))
-                g->piece.len = 0;
-            together_tell(g, (qkv_generated){.kind = QKV_GENERATED_TOKEN, .id = id});
+        for (; g->told < t->made.count && !g->telling.stopped; g->told++) {
+            const qkv_generated token = {.id = t->made.data[g->told]};
+            qkv__tell_token(&g->telling, g->first, token);
         }
-        if (!t->ended && !g->stopped)
+        if (!t->ended && !g->telling.stopped)
             break;
-        status = together_tell_end(g, t);
+        status = qkv__tell_end(&g->telling, g->first, &t->made);
         qkv_ids_free(&t->made, g->p->ctx);
         g->told = 0;
-        if (++g->first < g->count && !status && !g->stopped)
+        if (++g->first < g->count && !status && !g->telling.stopped)
             status = together_tell_prompt(g);
     }
     return status;
@@ -142,7 +108,7 @@ static qkv_status together_take(together *g)
 static qkv_status together_run(together *g)
 {
     qkv_status status = together_tell_prompt(g);
-    while (!status && !g->stopped && g->first < g->count) {
+    while (!status && !g->telling.stopped && g->first < g->count) {
         status = together_add(g);
         if (!status)
             status = qkv_batch_step(g->batch);
@@ -161,7 +127,8 @@ qkv_status qkv__generate_together(qkv_pipeline *p, const qkv__prompts *prompts,
                                   const qkv_pipeline_generate_options *o, qkv_generated_fn *fn,
                                   void *user)
 {
-    together g = {.p = p, .prompts = prompts, .o = o, .fn = fn, .user = user};
+    together g = {.p = p, .prompts = prompts, .o = o,
+                  .telling = {.p = p, .fn = fn, .user = user}};
     qkv_batch_options b = qkv_batch_defaults();
     qkv_status status = QKV_OK;
     if (!qkv__mul_size(prompts->count, o->count, &g.count) ||
@@ -174,14 +141,11 @@ qkv_status qkv__generate_together(qkv_pipeline *p, const qkv__prompts *prompts,
     if (!status)
         status = qkv_batch_create(&g.batch, p->model, &b);
     if (!status)
-        status = qkv_tokenizer_stream_create(&g.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
-    if (!status)
         status = together_run(&g);
     for (size_t i = 0; g.texts && i < g.count; i++)
         qkv_ids_free(&g.texts[i].made, p->ctx);
     qkv_free(p->ctx, g.texts);
-    qkv_text_free(&g.piece, p->ctx);
-    qkv_tokenizer_stream_destroy(g.stream);
+    qkv__telling_free(&g.telling);
     qkv_batch_destroy(g.batch);
     return status;
 }

@@ -86,4 +86,19 @@ fi
 grep -qF "$out/empty: the file is empty" "$out/err" || { echo "no sentence on it"; failed=1; }
 "$QKV" bench nothing >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown bench is no usage error"; failed=1; }
+
+# The table of make bench, of qkv alone: Python and peers are no part of qkv.
+if python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    compare() {
+        LLMC="$out/nothing" python3 "$QKV_SOURCE/bench/compare.py" --qkv "$QKV" --rounds 2 \
+            --quick --threads 1 --folder "$out/peers" --out "$out/table" "$@" >"$out/shown" 2>&1
+    }
+    compare --peers llm.c --rows attention-2048-fo* ||
+        { echo "no table: $(cat "$out/shown")"; failed=1; }
+    fields "$out/table" rounds limit median min max memory_bytes
+    grep -qF "missing: llm.c: LLMC: no file $out/nothing" "$out/shown" ||
+        { echo "what is missing is not named: $(cat "$out/shown")"; failed=1; }
+    ! compare --peers none --rows nothing || { echo "an unknown row is no failure"; failed=1; }
+    grep -qF 'no row "nothing"' "$out/shown" || { echo "no sentence on it"; failed=1; }
+fi
 exit "$failed"

@@ -6,25 +6,12 @@
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/every_kind.sh
+. "$QKV_SOURCE/tests/support/every_kind.sh"
 
-head -c 6000 "$QKV_SOURCE/README.md" >text
-yes 'the cat sat on a mat' | head -40 >en
-yes 'die Katze sass auf der Matte' | head -40 >de
-awk 'BEGIN { for (i = 0; i < 40; i++) printf "%s\t%s\n", i % 2 ? "good" : "bad",
-    i % 2 ? "what a film" : "what a bore" }' >labelled.tsv
-awk 'BEGIN { print "a,b"; for (i = 0; i < 120; i++) print sin(i / 3) "," cos(i / 5) }' >rows.csv
 awk 'BEGIN { for (w = 0; w < 12; w++) { printf w % 2 ? "up" : "down"
     for (i = 0; i < 16; i++) printf ",%g", (w % 2 ? i : -i) + sin(i); print "" } }' >walks.csv
-draw_bars 1 24 bars-images-idx3-ubyte
-label_bars 24 bars-labels-idx1-ubyte
-bars=../bars-images-idx3-ubyte
-images=$QKV_SOURCE/tests/golden/images
-mkdir keep again set masks
-awk 'BEGIN { for (i = 1; i <= 6; i++) print i ".png,number " i }' >captions.csv
-for i in 1 2 3 4 5 6; do
-    cp "$images/type2-8bit.png" set/$i.png
-    cp "$images/type0-1bit.png" masks/$i.png
-done
+mkdir keep again
 
 # train THREADS ARGUMENT... : without and with --recompute.
 train() {
@@ -36,12 +23,9 @@ train() {
         fail "--recompute: $*: $(cat again/notes)"
 }
 run="--steps 3 --batch 4 --accumulation-steps 2 --quiet"
-nano="--model nano"
-words="--model nano --vocab 80"
 gpt="--layout gpt2 --set resid_pdrop=0.1 --set attn_pdrop=0.1"
 bert="--set hidden_dropout_prob=0.1 --set attention_probs_dropout_prob=0.1"
 vit="$bert --set drop_path_rate=0.2"
-coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
 
 # shellcheck disable=SC2086
 for n in 1 2; do

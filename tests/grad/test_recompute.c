@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "gradcheck.h"
+#include "params.h"
 #include "qkv/extend.h"
 
 enum { ROWS = 6, WIDTH = 8, WEIGHTS = 3, LAYERS = 4 };
@@ -27,9 +28,7 @@ static int setup(void **state)
     const size_t square[] = {WIDTH, WIDTH}, vector[] = {WIDTH};
     qkv_rng r;
     qkv_rng_init(&r, 3, 1);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    assert_int_equal(qkv_params_create(&f->ps, f->ctx), QKV_OK);
+    params_begin(&f->ctx, &f->t, &f->ps);
     for (int i = 0; i < WEIGHTS; i++) {
         f->w[i] = qkv_param_create(f->ps, "w", 2, square);
         for (size_t c = 0; c < WIDTH * WIDTH; c++)
@@ -44,10 +43,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    qkv_params_destroy(f->ps);
-    qkv_tape_destroy(f->t);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
+    params_end(f->ctx, f->t, f->ps);
     free(f);
     return 0;
 }

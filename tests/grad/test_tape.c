@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "gradcheck.h"
+#include "params.h"
 
 enum { N = 4 };
 static const size_t shape[] = {N};
@@ -24,9 +25,7 @@ typedef struct {
 static int setup(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    assert_int_equal(qkv_params_create(&f->ps, f->ctx), QKV_OK);
+    params_begin(&f->ctx, &f->t, &f->ps);
     f->w = qkv_param_create(f->ps, "w", 1, shape);
     f->v = qkv_param_create(f->ps, "v", 1, shape);
     for (int i = 0; i < N; i++) {
@@ -40,10 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    qkv_params_destroy(f->ps);
-    qkv_tape_destroy(f->t);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
+    params_end(f->ctx, f->t, f->ps);
     free(f);
     return 0;
 }

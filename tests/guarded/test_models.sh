@@ -5,24 +5,10 @@
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
+# shellcheck source=tests/support/every_kind.sh
+. "$QKV_SOURCE/tests/support/every_kind.sh"
 
-head -c 6000 "$QKV_SOURCE/README.md" >text
-yes 'the cat sat on a mat' | head -40 >en
-yes 'die Katze sass auf der Matte' | head -40 >de
-awk 'BEGIN { for (i = 0; i < 40; i++) printf "%s\t%s\n", i % 2 ? "good" : "bad",
-    i % 2 ? "what a film" : "what a bore" }' >labelled.tsv
-awk 'BEGIN { print "a,b"; for (i = 0; i < 120; i++) print sin(i / 3) "," cos(i / 5) }' >rows.csv
-draw_bars 1 24 bars-images-idx3-ubyte
-label_bars 24 bars-labels-idx1-ubyte
-bars=../bars-images-idx3-ubyte
-images=$QKV_SOURCE/tests/golden/images
-mkdir cpu guarded set masks
-awk 'BEGIN { for (i = 1; i <= 6; i++) print i ".png,number " i }' >captions.csv
-for i in 1 2 3 4 5 6; do
-    cp "$images/type2-8bit.png" set/$i.png
-    cp "$images/type0-1bit.png" masks/$i.png
-done
-image=$images/type2-8bit.png
+mkdir cpu guarded
 
 # both COMMAND... : the same on both devices.
 both() {
@@ -32,9 +18,6 @@ both() {
         fail "guarded: $*: $(cat guarded/notes)"
 }
 run="--steps 2 --batch 4 --quiet"
-nano="--model nano"
-words="--model nano --vocab 80"
-coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
 
 # shellcheck disable=SC2086
 {

@@ -19,14 +19,9 @@
 #include "isas.h"
 #include "io/convert.h"
 #include "kernel/kernel.h"
+#include "products.h"
 
 enum { GUARD = 16 };
-
-typedef struct {
-    qkv_context *ctx;
-    qkv__arena *scratch;
-    qkv_rng rng;
-} fixture;
 
 static const unsigned all_tables[] = {QKV_ISA_LIST(ISA_BITS)
                                       QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16,
@@ -37,41 +32,15 @@ static size_t table_count;
 static const int teams[] = {1, 2, 3};
 static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
 
-static int setup(void **state)
+static int gemm_setup(void **state)
 {
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv__arena_create(&f->scratch, f->ctx, "scratch"), QKV_OK);
-    qkv_rng_init(&f->rng, 1, 2);
     table_count = 0;
     for (size_t t = 0; t < sizeof all_tables / sizeof *all_tables; t++) {
         if (machine_has(all_tables[t] & ~(unsigned)QKV__BF16_ANY)) {
             tables[table_count++] = all_tables[t];
         }
     }
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    qkv__arena_destroy(f->scratch);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
-    free(f);
-    return 0;
-}
-
-static float *random_array(fixture *f, size_t n)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++) {
-        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
-    }
-    return x;
+    return setup(state);
 }
 
 static float *nan_array(size_t n)
@@ -124,6 +93,8 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     g.ldc = g.n + l.pad_c;
     float *a = random_array(f, rows_a * g.lda), *b = random_array(f, rows_b * g.ldb);
     float *bias = random_array(f, g.n);
+    for (size_t i = 0; i < g.n; i++) /* not to be lost in the rounding of long sums */
+        bias[i] *= 64;
     g.bias = l.bias ? bias : NULL;
     size_t size = g.m * g.ldc + 2 * GUARD;
     float *before = nan_array(size), *c = malloc(size * sizeof *c);
@@ -213,6 +184,18 @@ static void test_big_shapes(void **state)
             }
         }
     }
+}
+
+/* Operands of more numbers than AMX lays out at a time: such products are cut, across k, m or n. */
+static void test_cut(void **state)
+{
+    static const size_t shapes[][3] = {{40, 41, 230001}, {230001, 40, 81}, {39, 230001, 80}};
+    fixture *f = *state;
+    for (size_t t = 0; t < table_count; t++)
+        for (size_t s = 0; tables[t] & QKV__BF16_AMX && s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned bits = (unsigned)s; bits < 32; bits += 5)
+                check_variant(f, tables[t], teams[bits % 3], shapes[s][0], shapes[s][1],
+                              shapes[s][2], bits, 400);
 }
 
 static void test_empty_sum(void **state)
@@ -347,8 +330,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_awkward_shapes), cmocka_unit_test(test_big_shapes),
-        cmocka_unit_test(test_empty_sum),      cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_gemv),           cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_cut),            cmocka_unit_test(test_empty_sum),
+        cmocka_unit_test(test_repeats),        cmocka_unit_test(test_gemv),
+        cmocka_unit_test(test_packed),
     };
-    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, gemm_setup, teardown);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "failing.h"
+#include "params.h"
 #include "qkv/gpt.h"
 #include "qkv/nn.h"
 #include "qkv/train.h"
@@ -26,8 +27,7 @@ typedef struct {
 static int setup(void **state)
 {
     static fixture f;
-    assert_int_equal(qkv_context_create(&f.ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_params_create(&f.ps, f.ctx), QKV_OK);
+    params_begin(&f.ctx, NULL, &f.ps);
     *state = &f;
     return 0;
 }
@@ -35,8 +35,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    qkv_params_destroy(f->ps);
-    qkv_context_destroy(f->ctx);
+    params_end(f->ctx, NULL, f->ps);
     return 0;
 }
 
@@ -77,12 +76,6 @@ static qkv_optimizer *make_plain(qkv_params *ps)
     oo.muon_adjust = QKV_MUON_ORIGINAL;
     assert_int_equal(qkv_optimizer_create(&o, ps, &oo, NULL, 0), QKV_OK);
     return o;
-}
-
-static void assert_near(double got, double expected)
-{
-    if (!(fabs(got - expected) <= 1e-6 * fmax(1.0, fabs(expected))))
-        fail_msg("%.9g instead of %.9g", got, expected);
 }
 
 /* ---- orthogonality ------------------------------------------------------------------------- */
@@ -243,20 +236,28 @@ static void test_rest_is_adamws(void **state)
     qkv_params_destroy(other);
 }
 
-/* Of a network the blocks' matrices, with queries, keys and values apart. */
-static void test_hidden_of_models(void **state)
+/* A llama of 2 heads of 4. 0: the field's default. */
+static qkv_model *tiny_llama(fixture *f, size_t layers, size_t kv_heads, size_t ff_width)
 {
-    fixture *f = *state;
     qkv_gpt_config c;
     qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(qkv_llama_type()), &c);
     c.vocab = 11;
     c.positions = 8;
     c.width = 8;
-    c.layers = 2;
+    c.layers = layers;
     c.heads = 2;
-    c.kv_heads = 1;
+    c.kv_heads = kv_heads;
+    c.ff_width = ff_width;
     assert_int_equal(qkv_model_create(&m, f->ctx, qkv_llama_type(), &c), QKV_OK);
+    return m;
+}
+
+/* Of a network the blocks' matrices, with queries, keys and values apart. */
+static void test_hidden_of_models(void **state)
+{
+    fixture *f = *state;
+    qkv_model *m = tiny_llama(f, 2, 1, 0);
     qkv_params *ps = qkv_model_params(m);
     size_t found = 0;
     for (size_t i = 0; i < qkv_params_count(ps); i++)
@@ -430,16 +431,7 @@ static void train_one(script *s, qkv_model *m, qkv_optimizer_kind kind)
 static void test_large_share(void **state)
 {
     fixture *f = *state;
-    qkv_gpt_config c;
-    qkv_model *m;
-    qkv_option_defaults(qkv_model_type_config(qkv_llama_type()), &c);
-    c.vocab = 11;
-    c.positions = 8;
-    c.width = 8;
-    c.layers = 1;
-    c.heads = 2;
-    c.ff_width = 8;
-    assert_int_equal(qkv_model_create(&m, f->ctx, qkv_llama_type(), &c), QKV_OK);
+    qkv_model *m = tiny_llama(f, 1, 0, 8);
     assert_int_equal(qkv_model_init(m, 3), QKV_OK);
     /* 7 matrices of 8 x 8: 5 iterations of 6 m^3 each */
     double own = 7.0 * 5 * 6 * 512;

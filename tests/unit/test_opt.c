@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "failing.h"
+#include "params.h"
 #include "qkv/opt.h"
 #include "tensor/param.h"
 
@@ -31,8 +32,7 @@ static void give_grad(qkv_param *p, double value)
 static int setup(void **state)
 {
     static fixture f;
-    assert_int_equal(qkv_context_create(&f.ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_params_create(&f.ps, f.ctx), QKV_OK);
+    params_begin(&f.ctx, NULL, &f.ps);
     const size_t shape[] = {2, 3};
     f.w = qkv_param_create(f.ps, "h.0.weight", 2, shape);
     f.b = qkv_param_create(f.ps, "h.0.bias", 1, shape);
@@ -43,8 +43,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    qkv_params_destroy(f->ps);
-    qkv_context_destroy(f->ctx);
+    params_end(f->ctx, NULL, f->ps);
     return 0;
 }
 
@@ -55,12 +54,6 @@ static qkv_optimizer *make(fixture *f, qkv_optimizer_kind kind, const qkv_optimi
     qkv_optimizer *o;
     assert_int_equal(qkv_optimizer_create(&o, f->ps, &oo, rules, n), QKV_OK);
     return o;
-}
-
-static void assert_near(double got, double expected)
-{
-    if (!(fabs(got - expected) <= 1e-6 * fmax(1.0, fabs(expected))))
-        fail_msg("%.9g instead of %.9g", got, expected);
 }
 
 static void test_groups(void **state)

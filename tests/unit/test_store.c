@@ -35,6 +35,18 @@ static bool fill_param(qkv_param *p, uint64_t seed)
     return x;
 }
 
+/* Are these still fill_param's? */
+static bool holds(qkv_param *p, uint64_t seed)
+{
+    qkv_rng r;
+    qkv_rng_init(&r, seed, 1);
+    const qkv_real *x = qkv_param_data(p);
+    size_t same = 0, n = qkv_param_count(p);
+    while (x && same < n && x[same] == (qkv_real)(2 * qkv_rng_uniform(&r) - 1))
+        same++;
+    return same == n;
+}
+
 static bool make_layer(layer *l, qkv_context *ctx)
 {
     const size_t shape[] = {ROWS, WIDTH}, n[] = {ROWS};
@@ -144,6 +156,51 @@ static void test_refusals(void **state)
     qkv_params_destroy(l.ps);
 }
 
+/* Rows of the table times the matrix that is not marked, so often that in the end it is packed. */
+static void times_free_often(qkv_tape *t, const layer *l, qkv_real out[TEXTS * ROWS])
+{
+    const int32_t ids[TEXTS] = {3, 0, 5, 17, 17};
+    const size_t shape[] = {TEXTS};
+    for (int i = 0; i < 8; i++) {
+        qkv_tensor *rows = qkv_tensor_ids(t, ids, 1, shape);
+        qkv_tensor *x = qkv_embedding(t, rows, qkv_use(t, l->table), 1, NULL, NULL);
+        x = qkv_linear(t, x, qkv_use(t, l->free), NULL, QKV_ACT_NONE);
+        assert_non_null(x);
+        memcpy(out, qkv_data(t, x), TEXTS * ROWS * sizeof *out);
+    }
+}
+
+/* What keeps its width moves: its gradient and its packed copy stay behind, and the step that goes
+ * on uses the new place. */
+static void test_moved(void **state)
+{
+    fixture *f = *state;
+    qkv_tape *t = f->t;
+    layer l;
+    qkv_real before[TEXTS * ROWS], after[TEXTS * ROWS];
+    assert_true(make_layer(&l, f->ctx));
+    assert_int_equal(qkv_params_store(l.ps, QKV_WEIGHTS_INT8), QKV_OK);
+    qkv_tape_pack(t, true);
+    qkv_tape_mode(t, false, false);
+    times_free_often(t, &l, before);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, true, false);
+    qkv_tensor *leaf = qkv_use(t, l.free);
+    assert_int_equal(qkv_backward(t, qkv_sum(t, leaf)), QKV_OK);
+    assert_non_null(qkv_param_grad(l.free));
+    assert_int_equal(qkv_params_store(l.ps, QKV_WEIGHTS_BF16), QKV_OK);
+    assert_int_equal(qkv_param_weights(l.w), QKV_WEIGHTS_INT8);
+    assert_false(qkv__param_has_grad(l.free));
+    assert_ptr_equal(qkv_data(t, qkv_use(t, l.free)), qkv_param_data(l.free));
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    times_free_often(t, &l, after);
+    assert_memory_equal(after, before, sizeof before);
+    qkv_tape_pack(t, false);
+    qkv_tape_reset(t);
+    qkv_params_destroy(l.ps);
+}
+
 /* A whole model: its likelihoods hardly change, its memory does. */
 static void test_model(void **state)
 {
@@ -189,10 +246,12 @@ static double store_and_run(failing *memory)
     if (qkv_context_create(&ctx, &o))
         return -1;
     if (qkv_tape_create(&t, ctx) == QKV_OK && make_layer(&l, ctx)) {
+        size_t bytes = qkv_params_bytes(l.ps);
         if (qkv_params_store(l.ps, QKV_WEIGHTS_INT4) == QKV_OK)
             result = loss_of(t, &l, NULL);
         else
-            assert_true(qkv_param_weights(l.w) == QKV_WEIGHTS_F32 && qkv_param_data(l.w));
+            assert_true(qkv_param_weights(l.w) == QKV_WEIGHTS_F32 && holds(l.w, 1) &&
+                        holds(l.table, 2) && holds(l.free, 4) && qkv_params_bytes(l.ps) == bytes);
     }
     qkv_tape_destroy(t);
     qkv_params_destroy(l.ps);
@@ -211,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ops, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_moved, setup, teardown),
         cmocka_unit_test_setup_teardown(test_model, setup, teardown),
         cmocka_unit_test(test_memory),
     };

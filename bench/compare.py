@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Times qkv and its peers on the same work, in turn, and prints one table.
+
+    bench/compare.py [--rows 'gpt2*,decode-*'] [--peers pytorch,llama.cpp] [--rounds 3]
+
+A row is one piece of work (--list shows all). In every round qkv and then each peer that does this
+work run it once, each in a process of its own that warms up first. The table has the median, the
+least and the greatest rate of the rounds, the share of the limit that qkv measured in the same
+run, and the most memory that the process had. A peer that is not installed is named as missing.
+qkv itself needs neither Python nor any peer.
+"""
+import argparse
+import datetime
+import fnmatch
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True
+import peers  # noqa: E402  (after the line above)
+from rows import rows  # noqa: E402
+
+QUICK = 4  # a quick table times a quarter of the repeats
+
+
+class Failed(Exception):
+    """A process did not answer; the text says why."""
+
+
+# ---- one process -------------------------------------------------------------------------------
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:160] if lines else "nothing said"
+
+
+def answer(command, options):
+    """What the process's last line says, as JSON, and the most memory that it had in bytes."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads),
+                       RAYON_NUM_THREADS=str(options.threads),
+                       TORCHINDUCTOR_CACHE_DIR=os.path.join(options.folder, "inductor"))
+    command = [str(word) for word in command]
+    with tempfile.TemporaryFile("w+") as said, \
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True,
+                             env=environment) as process:
+        late = threading.Timer(options.patience, process.kill)
+        late.start()
+        out = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        in_time = late.is_alive()
+        late.cancel()
+        said.seek(0)
+        words = said.read()
+    if not in_time:
+        raise Failed(f"no answer in {options.patience} seconds")
+    if process.returncode:
+        raise Failed(last_line(words))
+    return json.loads(last_line_of_all(out)), usage.ru_maxrss * 1024
+
+
+def last_line_of_all(out):
+    lines = [line for line in out.splitlines() if line.strip()]
+    return lines[-1] if lines else "null"
+
+
+def repeats(row, options):
+    return max(row.repeats // QUICK, 1) if options.quick else row.repeats
+
+
+def qkv_run(row, options):
+    command = [options.qkv, "bench", *row.qkv, "--json", "--threads", options.threads]
+    if row.option:
+        command += [row.option, repeats(row, options)]
+    found, memory = answer(command, options)
+    rate, share = row.figures(found)
+    return {"rate": rate, "share": share, "memory": memory, "cpu": found["cpu"],
+            "products": found.get("products")}
+
+
+def peer_run(row, peer, options, step):
+    command = [sys.executable, os.path.abspath(__file__), *options.given, "--step", step,
+               "--peer", peer, "--row", row.name]
+    return answer(command, options)[0]
+
+
+def step(options):
+    """In a process of its own: the work of one row by one peer, or what it needs beforehand."""
+    row = next(row for row in rows(options.text) if row.name == options.row)
+    m = peers.module(options.peer)
+    options.compile = peers.PEERS[options.peer][1]
+    options.repeats = repeats(row, options)
+    if options.step == "prepare":
+        m.prepare(row, options)
+        return print("null")
+    rate = m.WORK[row.work](row.sizes, options)
+    of = resource.RUSAGE_CHILDREN if getattr(m, "PROGRAM", False) else resource.RUSAGE_SELF
+    memory = resource.getrusage(of).ru_maxrss * 1024
+    return print(json.dumps({"rate": rate, "memory": memory, "version": m.version()}))
+
+
+# ---- one row -----------------------------------------------------------------------------------
+
+
+def summary(runs):
+    rates = [run["rate"] for run in runs]
+    return {"rates": rates, "median": statistics.median(rates), "min": min(rates),
+            "max": max(rates), "memory_bytes": max(run["memory"] for run in runs)}
+
+
+def compare(row, chosen, options):
+    """The row's entry in the file."""
+    entry = {"name": row.name, "title": row.title, "unit": row.unit, "failed": {}, "versions": {}}
+    runs = {"qkv": []}
+    for peer in chosen:
+        try:
+            if hasattr(peers.module(peer), "prepare"):
+                peer_run(row, peer, options, "prepare")
+            runs[peer] = []
+        except Failed as why:
+            entry["failed"][peer] = str(why)
+    for _ in range(options.rounds):
+        runs["qkv"].append(qkv_run(row, options))
+        for peer in [name for name in runs if name != "qkv" and name not in entry["failed"]]:
+            try:
+                run = peer_run(row, peer, options, "measure")
+                runs[peer].append(run)
+                entry["versions"][peer] = run["version"]
+            except Failed as why:
+                entry["failed"][peer] = str(why)
+    entry |= {key: runs["qkv"][0][key] for key in ("cpu", "products")}
+    limits = [run["rate"] / run["share"] for run in runs["qkv"] if run["share"]]
+    entry["limit"] = max(limits, default=None)
+    entry["runs"] = {name: summary(found) for name, found in runs.items()
+                     if found and name not in entry["failed"]}
+    return entry
+
+
+# ---- the table ---------------------------------------------------------------------------------
+
+
+def number(x):
+    return f"{x:.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.3f}"
+
+
+def show(entry):
+    limit, ours = entry["limit"], entry["runs"]["qkv"]
+    made = f", products {entry['products']}" if entry["products"] else ""
+    bound = f"; limit {number(limit)}" if limit else ""
+    print(f"{entry['title']}, {entry['unit']}{bound}{made}")
+    for name, run in entry["runs"].items():
+        share = f"{100 * run['median'] / limit:5.0f} %" if limit else ""
+        rate, memory = (ours[key] / run[key] for key in ("median", "memory_bytes"))
+        other = "" if name == "qkv" else f"{rate:8.2f} {memory:8.2f}"
+        line = (f"  {name:17} {number(run['median']):>9} {number(run['min']):>9} "
+                f"{number(run['max']):>9} {share:>8} {run['memory_bytes'] / 1e6:8.0f} MB {other}")
+        print(line.rstrip())
+    for name, why in entry["failed"].items():
+        print(f"  {name:17} failed: {why}")
+    print(flush=True)
+
+
+def commit():
+    here = os.path.dirname(os.path.abspath(__file__))
+    try:
+        said = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty"],
+                              capture_output=True, text=True, check=False)
+        return said.stdout.strip() or None
+    except OSError:
+        return None
+
+
+def save(table, name):
+    with open(name + ".new", "w", encoding="utf-8") as f:
+        json.dump(table, f, indent=1)
+        f.write("\n")
+    os.replace(name + ".new", name)
+
+
+def choose(asked, all_, what):
+    if not asked:
+        return all_
+    found = []
+    for pattern in asked.split(","):
+        hits = fnmatch.filter(all_, pattern)
+        if not hits and pattern != "none":
+            sys.exit(f"compare.py: no {what} \"{pattern}\": there are {', '.join(all_)}")
+        found += [hit for hit in hits if hit not in found]
+    return found
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    p.add_argument("--qkv", default="build/qkv", help="the command")
+    p.add_argument("--rows", default="", help="names with commas; * and ? match; all of them")
+    p.add_argument("--peers", default="", help="likewise; none: qkv alone; all that are installed")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--quick", action="store_true", help="a quarter of the repeats in a process")
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--text", nargs="*", default=[], help="UTF-8 files: adds rows of tokenisers")
+    p.add_argument("--folder", default="build/peers", help="for the files that peers need")
+    p.add_argument("--out", default="build/bench.json", help="the table, as JSON")
+    p.add_argument("--patience", type=int, default=900, help="seconds that a process may take")
+    p.add_argument("--list", action="store_true", help="show the rows and who does them")
+    for hidden in "--step", "--peer", "--row":
+        p.add_argument(hidden, help=argparse.SUPPRESS)
+    options = p.parse_args()
+    options.given = sys.argv[1:]
+    options.folder = os.path.abspath(options.folder)
+    return options
+
+
+def main():
+    options = parse()
+    if options.step:
+        return step(options)
+    all_rows = {row.name: row for row in rows(options.text)}
+    chosen = choose(options.rows, list(all_rows), "row")
+    names = choose(options.peers, list(peers.PEERS), "peer")
+    missing = {name: why for name in names if (why := peers.module(name).missing())}
+    there = [name for name in names if name not in missing]
+    if options.list:
+        for name in chosen:
+            does = [peer for peer in there if peers.does(peer, all_rows[name])]
+            print(f"{name:20} {all_rows[name].title:60} {', '.join(does)}")
+        return 0
+    os.makedirs(options.folder, exist_ok=True)
+    table = {"commit": commit(), "started": datetime.datetime.now().isoformat(timespec="seconds"),
+             "threads": options.threads, "rounds": options.rounds, "quick": options.quick,
+             "missing": missing, "versions": {}, "rows": []}
+    print(f"{options.rounds} rounds, {options.threads} threads, commit {table['commit']}")
+    for name, why in missing.items():
+        print(f"missing: {name}: {why}")
+    print(f"\n{'':19} {'median':>9} {'least':>9} {'greatest':>9} {'share':>8} {'memory':>11} "
+          f"{'qkv: rate':>8} {'memory':>7}\n")
+    for name in chosen:
+        row, start = all_rows[name], time.monotonic()
+        try:
+            entry = compare(row, [peer for peer in there if peers.does(peer, row)], options)
+        except Failed as why:
+            sys.exit(f"compare.py: qkv: {name}: {why}")
+        entry["seconds"] = round(time.monotonic() - start)
+        show(entry)
+        table["cpu"] = entry["cpu"]
+        table["versions"] |= entry.pop("versions")
+        table["rows"].append(entry)
+        save(table, options.out)
+    print(table.get("cpu", ""))
+    for name, version in table["versions"].items():
+        print(f"{name}: {version}")
+    print(f"written: {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("compare.py: stopped; the rows above are in the file")

@@ -1,0 +1,234 @@
+"""PyTorch with transformers: eager and compiled, in f32 and with autocast to bf16. Attention is
+scaled_dot_product_attention throughout."""
+import contextlib
+
+from peers import median_seconds, packages_missing
+
+COMPILED = ("train", "infer")
+MASKED = 0.15
+
+
+def missing():
+    return packages_missing("torch", "transformers")
+
+
+def version():
+    import torch
+    import transformers
+
+    return f"{torch.__version__}, transformers {transformers.__version__}"
+
+
+def can(row):
+    return row.sizes.get("weights", "f32") in ("f32", "bf16") and row.sizes.get("batch", 1) > 0
+
+
+def seeded(run):
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(run.threads)
+    return torch
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+def gpt2_loss(torch, models, batch, length):
+    model = models.gpt2(length).train()
+    ids = torch.randint(model.config.vocab_size, (batch, length + 1))
+
+    def loss():
+        logits = model(ids[:, :-1], use_cache=False).logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    return model, loss
+
+
+def bert_loss(torch, models, batch, length):
+    """With dropout 0.1, and the head at the masked rows alone."""
+    model = models.bert(0.1).train()
+    tokens = batch * length
+    masked = int(tokens * MASKED)
+    ids = torch.randint(model.config.vocab_size, (batch, length))
+    rows = torch.arange(masked) * tokens // masked
+    targets = torch.randint(model.config.vocab_size, (masked,))
+
+    def loss():
+        hidden = model.bert(ids).last_hidden_state.flatten(0, 1)
+        return torch.nn.functional.cross_entropy(model.cls(hidden[rows]), targets)
+
+    return model, loss
+
+
+def transformer_loss(torch, models, batch, length):
+    """With dropout 0.1 and label smoothing 0.1."""
+    model = models.base_transformer().train()
+    vocab = model.config.vocab_size
+    source = torch.randint(vocab - 1, (batch, length))
+    target = torch.randint(vocab - 1, (batch, length + 1))
+
+    def loss():
+        logits = model(input_ids=source, decoder_input_ids=target[:, :-1], use_cache=False).logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(),
+                                                 label_smoothing=0.1)
+
+    return model, loss
+
+
+def classifier_loss(make, classes):
+    def made(torch, models, batch, length):
+        model = getattr(models, make)().train()
+        pixels = torch.rand(batch, 3, length, length) * 2 - 1
+        targets = torch.randint(classes, (batch,))
+        return model, lambda: torch.nn.functional.cross_entropy(model(pixels), targets)
+
+    return made
+
+
+def mae_loss(torch, models, batch, length):
+    model = models.mae().train()
+    pixels = torch.rand(batch, 3, length, length) * 2 - 1
+    return model, lambda: model(pixels).loss
+
+
+def vqgan_loss(torch, models, batch, length):
+    del length
+    model = models.Generator()
+    pixels = torch.randint(256, (batch, 3, model.side, model.side)) / 127.5 - 1
+    return model, lambda: model(pixels)
+
+
+LOSSES = {"gpt2": gpt2_loss, "bert-base": bert_loss, "transformer-base": transformer_loss,
+          "vit-base": classifier_loss("vit", 1000), "cct-7": classifier_loss("Compact", 10),
+          "mae-base": mae_loss, "vqgan-f16": vqgan_loss}
+
+
+def train(sizes, run):
+    """Texts: tokens a second. Images: images a second. A step: forward, backward, clipping,
+    AdamW."""
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    batch, length = sizes["batch"], sizes["length"]
+    model, loss = LOSSES[sizes["model"]](torch, models, batch, length)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    if run.compile and hasattr(model, "compile_parts"):
+        model.compile_parts()
+    elif run.compile:
+        loss = torch.compile(loss)
+    half = sizes["dtype"] == "bf16"
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16) if half else contextlib.nullcontext():
+            value = loss()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    seconds = median_seconds(step, run.repeats)
+    per_sample = {"gpt2": length, "bert-base": length, "transformer-base": 2 * length}
+    return batch * per_sample.get(sizes["model"], 1) / seconds
+
+
+# ---- inference -----------------------------------------------------------------------------------
+
+
+def attention(sizes, run):
+    """GFLOP a second; causal work counts as half, the backward pass as 2.5 of the forward."""
+    torch = seeded(run)
+    shape = (1, sizes["heads"], sizes["length"], sizes["width"])
+    q, k, v = (torch.randn(shape, requires_grad=sizes["both"]) for _ in range(3))
+    dy = torch.randn(shape)
+
+    def work():
+        attend = torch.nn.functional.scaled_dot_product_attention
+        y = attend(q, k, v, is_causal=True)
+        if sizes["both"]:
+            torch.autograd.grad(y, (q, k, v), dy)
+
+    once = 2 * sizes["length"]**2 * sizes["heads"] * sizes["width"]
+    return once * (3.5 if sizes["both"] else 1) / median_seconds(work, run.repeats) / 1e9
+
+
+def stored(torch, model, weights):
+    return model.eval().to(torch.bfloat16 if weights == "bf16" else torch.float32)
+
+
+def decode(sizes, run):
+    """Tokens a second, greedily, with keys and values kept."""
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    model = stored(torch, models.gpt2(), sizes["weights"])
+    state = {"ids": torch.randint(model.config.vocab_size, (sizes["batch"], sizes["prompt"])),
+             "cache": None}
+
+    def token():
+        out = model(state["ids"], past_key_values=state["cache"], use_cache=True,
+                    logits_to_keep=1)
+        state["cache"] = out.past_key_values
+        state["ids"] = out.logits[:, -1].argmax(-1, keepdim=True)
+
+    with torch.inference_mode():
+        return sizes["batch"] / median_seconds(token, run.repeats)
+
+
+def prompt(sizes, run):
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    model = stored(torch, models.gpt2(), sizes["weights"])
+    ids = torch.randint(model.config.vocab_size, (1, sizes["length"]))
+    with torch.inference_mode():
+        seconds = median_seconds(lambda: model(ids, use_cache=True, logits_to_keep=1),
+                                 run.repeats, 1)
+    return sizes["length"] / seconds
+
+
+def translate(sizes, run):
+    """Tokens a second of the best translations; none ends early."""
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    model = stored(torch, models.base_transformer(), sizes["weights"])
+    length, count = sizes["length"], sizes["sentences"]
+    source = torch.randint(1, model.config.vocab_size - 1, (count, length))
+
+    def search():
+        out = model.generate(source, num_beams=sizes["beam"], min_new_tokens=length,
+                             max_new_tokens=length, do_sample=False)
+        assert out.shape == (count, length + 1)
+
+    with torch.inference_mode():
+        return count * length / median_seconds(search, run.repeats, 1)
+
+
+def infer(sizes, run):
+    """Inputs a second."""
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    model, inputs = models.inference(sizes["model"], sizes["batch"])
+    if run.compile:
+        model = torch.compile(model)
+    with torch.inference_mode():
+        return sizes["batch"] / median_seconds(lambda: model(inputs), run.repeats)
+
+
+def image(sizes, run):
+    """Images of 256 x 256 a second, from codes."""
+    del sizes
+    torch = seeded(run)
+    from peers import pytorch_models as models
+
+    model = models.codes_network()
+    codes = torch.randint(models.CODES, (1, models.GRID, models.GRID))
+    with torch.inference_mode():
+        return 1 / median_seconds(lambda: models.decoded(model, codes), run.repeats, 1)
+
+
+WORK = {"train": train, "attention": attention, "decode": decode, "prompt": prompt,
+        "translate": translate, "infer": infer, "image": image}
