@@ -99,7 +99,9 @@ static void prompt_report(job *j, bench_report *r)
         {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / j->peak, 0},
     };
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
-                        .limit = tokens / (flops / j->peak)};
+                        .limit = tokens / (flops / j->peak),
+                        .products = qkv_weights_products(j->c->ctx,
+                                                         bench_weights_of(j->s.weights))};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     (void)snprintf(r->title, sizeof r->title, "reading a prompt of %zu with %s, %s",
                    j->s.pass.length, j->s.pass.model, bench_weights[j->s.weights]);
@@ -130,6 +132,6 @@ CLI_COMMAND(cli_bench_prompt, 735) = {
                .usage = "[--length N] [options]", .examples = examples,
                .text = "Median time until the first token of a GPT in the gpt2 layout with 50257 "
                        "tokens and random parameters. The limit is the best product of matrices "
-                       "in f32. Integers may pass it: AVX512_VNNI multiplies four times as many "
-                       "in an instruction."},
+                       "in f32. Fewer bits may pass it: AVX512_VNNI multiplies four times as "
+                       "many in an instruction, AMX more than ten times."},
     .own = {&bench_pass_table, &table}, .measure = &bench_prompt, .run = bench_run};

@@ -76,9 +76,34 @@ static int answer_machine(cli *c)
 
 /* ---- what a file holds ------------------------------------------------------------------- */
 
-static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers, size_t bytes)
+/* Of most of the bytes; of a directory in integers, these. */
+static const char *info_weights(cli *c, const qkv_safetensors *s, const char *path)
+{
+    static const struct {
+        qkv_store store;
+        const char *name;
+    } types[] = {{QKV_STORE_F32, "f32"}, {QKV_STORE_BF16, "bf16"}, {QKV_STORE_F16, "f16"},
+                 {QKV_STORE_F64, "f64"}};
+    enum { TYPES = sizeof types / sizeof *types };
+    size_t bytes[TYPES] = {0}, best = 0;
+    qkv_weights weights = QKV_WEIGHTS_F32;
+    if (qkv_dir_exists(path) && !qkv_hub_weights(&weights, c->ctx, path) &&
+        weights > QKV_WEIGHTS_F32)
+        return qkv_weights_name(weights);
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++)
+        for (size_t k = 0; k < TYPES; k++)
+            if (qkv_safetensors_at(s, i)->store == types[k].store)
+                bytes[k] += qkv_safetensors_at(s, i)->bytes;
+    for (size_t k = 0; k < TYPES; k++)
+        best = bytes[k] > bytes[best] ? k : best;
+    return bytes[best] ? types[best].name : "none";
+}
+
+static int answer_tensors_json(cli *c, const qkv_safetensors *s, const char *weights,
+                               size_t numbers, size_t bytes)
 {
     qkv_json_writer w = cli_object(c);
+    qkv_json_put_string(&w, "weights", weights);
     qkv_json_put_int(&w, "numbers", (int64_t)numbers);
     qkv_json_put_int(&w, "bytes", (int64_t)bytes);
     qkv_json_begin_array(&w, "tensors");
@@ -104,9 +129,10 @@ static int answer_tensors(cli *c, const char *path)
         numbers += qkv_safetensors_at(s, i)->count;
         bytes += qkv_safetensors_at(s, i)->bytes;
     }
+    const char *weights = info_weights(c, s, path);
     int code = CLI_DONE;
     if (c->common.json) {
-        code = answer_tensors_json(c, s, numbers, bytes);
+        code = answer_tensors_json(c, s, weights, numbers, bytes);
     } else {
         for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
             const qkv_safetensor *t = qkv_safetensors_at(s, i);
@@ -115,7 +141,8 @@ static int answer_tensors(cli *c, const char *path)
                 printf("%s%zu", d ? ", " : "", t->shape[d]);
             printf(")\n");
         }
-        printf("%zu tensors, %zu numbers, %zu bytes\n", qkv_safetensors_count(s), numbers, bytes);
+        printf("%zu tensors, %zu numbers, %zu bytes; weights in %s\n", qkv_safetensors_count(s),
+               numbers, bytes, weights);
     }
     qkv_safetensors_close(s);
     return code;
@@ -207,7 +234,8 @@ CLI_COMMAND(cli_info, 630) = {
                .usage = "[FILE|DIR] [options]",
                .text = "Without an argument: the version, the processor, the instruction sets and "
                        "threads in use, the libraries. With a safetensors file, an index of "
-                       "shards or a model directory: its tensors, their types and shapes. With "
+                       "shards or a model directory: its tensors, their types and shapes, and what "
+                       "its weights are in (f32, bf16, f16; a directory's int8 or int4). With "
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part. With --probes: where `qkv look --capture "
                        "--places` and probes in C find tensors, and attention weights.",

@@ -24,6 +24,11 @@ qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
 qkv_status qkv_hub_load_config_with(qkv_model **out, qkv_context *ctx, const char *dir,
                                     qkv_strings changes);
 
+/* qkv_hub_load, then qkv_params_store, a parameter at a time: besides the model as it is kept no
+ * more than its largest matrix is in memory in f32. AUTO: as the directory has it. */
+qkv_status qkv_hub_load_stored(qkv_model **out, qkv_context *ctx, const char *dir,
+                               qkv_weights weights);
+
 /* How config.json says that matrices are kept: F32, INT8 or INT4. Loading takes all to f32. Of
  * others' directories those are read that compressed-tensors has packed ("pack-quantized") in
  * symmetric integers of 8 or 4 bits. QKV_E_FORMAT, with the field's name, for other ways. */

@@ -105,6 +105,12 @@ const char *qkv_weights_name(qkv_weights weights); /* "auto", "f32", "bf16", .. 
 qkv_status qkv_params_store(qkv_params *ps, qkv_weights weights);
 qkv_weights qkv_param_weights(const qkv_param *p); /* F32 unless it was stored otherwise */
 
+/* How products of many rows with such weights are computed: "vectors", by the kernel that also
+ * serves single rows; or one of qkv_machine_products ("f32": weights in bf16 are widened). The
+ * first call for a type of weights times those that this machine has, on one thread, 1/20 second,
+ * and fixes the context's choice; so does the first such product on a tape. */
+const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights);
+
 /* Declares p the weight of a hidden layer, which QKV_OPTIMIZER_MUON updates by matrices: n of them,
  * one below the other, the i-th of rows[i] rows of p's first axis (packed queries, keys and
  * values). Later axes count as one. Attention layers and blocks declare their own. QKV_E_ARGUMENT,

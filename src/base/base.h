@@ -46,10 +46,26 @@ void qkv__context_choose(qkv_context *ctx, qkv__products kind);
  * it. Returns whether it is that now. */
 bool qkv__context_keep_products(qkv_context *ctx, const char *name);
 
+/* How products of several rows with weights in fewer bits are computed (tensor/small_product.c): by
+ * the kernel for few rows; as matrices of f32 or bf16 that w is widened to; by the kernel for many
+ * rows, each of the table of a kind of products. UNKNOWN: not timed yet. */
+typedef enum {
+    QKV__SMALL_UNKNOWN, QKV__SMALL_PLAIN, QKV__SMALL_WIDE, QKV__SMALL_MANY
+} qkv__small_way;
+typedef struct {
+    qkv__small_way way;
+    qkv__products products;
+} qkv__small_choice;
+enum { QKV__SMALL_TYPES = 3 }; /* of weights: qkv_k_small_type */
+qkv__small_choice qkv__context_small(const qkv_context *ctx, unsigned type);
+void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_choice choice);
+
 /* ---- memory ------------------------------------------------------------------ */
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
 bool qkv__context_meta(const qkv_context *ctx);
+/* Large pieces of memory come from the system as they are, not from a program's own allocator. */
+bool qkv__context_owns_pages(const qkv_context *ctx);
 
 /* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
  * on the CPU. */
@@ -120,8 +136,9 @@ static inline uint64_t qkv__mix(uint64_t x)
 /* ---- the machine ---------------------------------------------------------------- */
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
+double qkv__thread_seconds(void);       /* of processor time, of this thread alone */
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
 bool qkv__cpu_vnni(void);               /* AVX512_VNNI beside AVX-512, and kernels for it? */
-bool qkv__cpu_amx(void); /* AMX's tiles of bf16 too, and the system lets this process use them? */
+bool qkv__cpu_amx(void); /* AMX's tiles too, VNNI, and the system lets this process use them? */
 
 #endif

@@ -15,6 +15,7 @@ struct qkv_context {
     int threads;
     unsigned isa;
     unsigned candidates; /* bits of qkv__products; several: to be measured */
+    qkv__small_choice small[QKV__SMALL_TYPES];
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
@@ -134,6 +135,7 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
     if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
         ctx->threads = omp_get_thread_limit();
     ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
+    memset(ctx->small, 0, sizeof ctx->small);
     allow_products(ctx, o->products);
     if (ctx->options.meta) /* it cannot measure */
         qkv__context_choose(ctx, qkv__context_products(ctx));
@@ -236,6 +238,16 @@ int qkv_context_products(const qkv_context *ctx)
 
 void qkv__context_choose(qkv_context *ctx, qkv__products kind) { ctx->candidates = 1u << kind; }
 
+qkv__small_choice qkv__context_small(const qkv_context *ctx, unsigned type)
+{
+    return ctx->small[type];
+}
+
+void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_choice choice)
+{
+    ctx->small[type] = choice;
+}
+
 bool qkv__context_keep_products(qkv_context *ctx, const char *name)
 {
     allow_products(ctx, ctx->options.products);
@@ -248,6 +260,10 @@ bool qkv__context_keep_products(qkv_context *ctx, const char *name)
 }
 
 bool qkv__context_meta(const qkv_context *ctx) { return ctx->options.meta; }
+bool qkv__context_owns_pages(const qkv_context *ctx)
+{
+    return ctx->options.alloc == default_alloc;
+}
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
 qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 static const size_t HUGE_FROM = (size_t)8 << 20;
+static const size_t CLEAR_FROM = (size_t)1 << 18; /* less is written over */
 
 /* Huge pages: fewer faults when the memory is new, and fewer page-table walks ever after. */
 static void *cpu_alloc(qkv_context *ctx, size_t bytes)
@@ -29,6 +30,27 @@ static void cpu_fill(void *to, int byte, size_t bytes)
     memset(to, byte, bytes);
 }
 
+/* Private pages that are given back are zeros when they are read again. */
+static void cpu_clear(qkv_context *ctx, void *p, size_t bytes)
+{
+    const size_t page = (size_t)4 << 10;
+    char *end = (char *)p + bytes;
+    char *from = (char *)(((uintptr_t)p + page - 1) / page * page);
+    char *to = (char *)((uintptr_t)end / page * page);
+    if (bytes < CLEAR_FROM || !qkv__context_owns_pages(ctx) ||
+        madvise(from, (size_t)(to - from), MADV_DONTNEED)) {
+        memset(p, 0, bytes);
+        return;
+    }
+    memset(p, 0, (size_t)(from - (char *)p));
+    memset(to, 0, (size_t)(end - to));
+}
+
+static void meta_clear(qkv_context *ctx, void *p, size_t bytes)
+{
+    (void)ctx, (void)p, (void)bytes;
+}
+
 static void meta_copy(void *to, const void *from, size_t bytes)
 {
     (void)to, (void)from, (void)bytes;
@@ -46,9 +68,9 @@ static qkv_status nothing_waits(qkv_context *ctx)
 }
 
 const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, cpu_copy,
-                              cpu_fill, nothing_waits, NULL};
+                              cpu_fill, cpu_clear, nothing_waits, NULL};
 const qkv__device qkv__meta = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, meta_copy,
-                               meta_fill, nothing_waits, NULL};
+                               meta_fill, meta_clear, nothing_waits, NULL};
 
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
 {

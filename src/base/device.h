@@ -22,6 +22,8 @@ struct qkv__device {
     void (*copy_out)(void *host, const void *from, size_t bytes); /* after all work before it */
     void (*copy)(void *to, const void *from, size_t bytes);       /* they may overlap */
     void (*fill)(void *to, int byte, size_t bytes);
+    /* All of it becomes 0, and takes no memory until it is written to where that can be. */
+    void (*clear)(qkv_context *ctx, void *p, size_t bytes);
     /* Waits for all work before it, and says whether it was done. */
     qkv_status (*sync)(qkv_context *ctx);
     /* Its kernels for QKV_ISA_* bits; NULL: those that the library has for it. */

@@ -41,6 +41,13 @@ unsigned qkv__cpu_isa(void)
     return isa;
 }
 
+double qkv__thread_seconds(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
 bool qkv__cpu_bf16(void)
 {
 #if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
@@ -68,10 +75,11 @@ bool qkv__cpu_vnni(void)
 bool qkv__cpu_amx(void)
 {
 #if defined(__x86_64__) && defined(__linux__) && defined(QKV_HAVE_SIMD)
-    enum { FEATURES = 7, BF16 = 1 << 22, TILES = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };
+    enum { FEATURES = 7, BF16 = 1 << 22, TILES = 1 << 24, INT8 = 1 << 25,
+           PARTS = BF16 | TILES | INT8, REQUEST = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
-    return qkv__cpu_bf16() && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & BF16) &&
-           (d & TILES) && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+    return qkv__cpu_bf16() && qkv__cpu_vnni() && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) &&
+           (d & PARTS) == PARTS && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 #else
     return false;
 #endif

@@ -52,6 +52,27 @@ qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
     return status;
 }
 
+qkv_status qkv_hub_load_stored(qkv_model **out, qkv_context *ctx, const char *dir,
+                               qkv_weights weights)
+{
+    qkv_status status = QKV_OK;
+    *out = NULL;
+    if (weights == QKV_WEIGHTS_AUTO)
+        status = qkv_hub_weights(&weights, ctx, dir);
+    if (!status && weights > QKV_WEIGHTS_INT4)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no weights of kind %d", (int)weights);
+    if (status || weights == QKV_WEIGHTS_F32)
+        return status ? status : qkv_hub_load(out, ctx, dir);
+    status = read_settings(out, ctx, dir, (qkv_strings){0}, true);
+    if (!status)
+        status = qkv__hub_read_stored(*out, dir, weights);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
     return qkv_hub_load_with(out, ctx, dir, (qkv_strings){0});

@@ -34,6 +34,8 @@ qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir);
 /* weights.c */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
+/* Values are stored as they come (qkv_params_store); of a failure they mean nothing. */
+qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
 
 /* The same of one file with another library's names, those of the model all behind `under`; what

@@ -58,6 +58,7 @@ typedef struct {
     bool *used; /* one per tensor of the file */
     bool partial;   /* rows that the file lacks stay as they are */
     size_t matched; /* rows read */
+    qkv__storing *storing; /* keeps what was read in fewer bits; NULL: nothing does */
 } loader;
 
 /* With the type's prefix or without it. */
@@ -222,7 +223,15 @@ static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
                               : qkv__hub_read_row(row, l->ctx, l->file,
                                                   t ? t->name : row->name);
     l->matched += !status;
-    return status;
+    return status || !l->storing ? status : qkv__storing_came(l->storing, row->param);
+}
+
+/* Of rows that a file may have. */
+static qkv_status weights_expect_row(void *user, const qkv_state_entry *row)
+{
+    if (row->kind != QKV_STATE_TIED && row->kind != QKV_STATE_IGNORED)
+        qkv__storing_expect(user, row->param);
+    return QKV_OK;
 }
 
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir)
@@ -255,11 +264,12 @@ static qkv_status weights_check_used(const loader *l, const char *dir)
 }
 
 static qkv_status weights_read_file(qkv_model *m, const qkv_safetensors *file, const char *said,
-                                    const char *under, bool partial)
+                                    const char *under, bool partial, qkv__storing *storing)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     loader l = {.ctx = qkv_model_context(m), .file = file, .prefix = qkv_model_type_prefix(type),
-                .type = qkv_model_type_name(type), .under = under, .partial = partial};
+                .type = qkv_model_type_name(type), .under = under, .partial = partial,
+                .storing = storing};
     l.used = qkv_calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
     qkv_status status = !l.used ? QKV_E_MEMORY
                         : under ? qkv__hub_visit_named(m, under, weights_load_row, &l)
@@ -275,14 +285,30 @@ qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial)
     qkv_safetensors *file = NULL;
     qkv_status status = qkv_safetensors_open(&file, qkv_model_context(m), dir);
     if (!status)
-        status = weights_read_file(m, file, dir, NULL, partial);
+        status = weights_read_file(m, file, dir, NULL, partial, NULL);
+    qkv_safetensors_close(file);
+    return status;
+}
+
+qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights)
+{
+    qkv_safetensors *file = NULL;
+    qkv__storing *storing = NULL;
+    qkv_status status = qkv_safetensors_open(&file, qkv_model_context(m), dir);
+    if (!status)
+        status = qkv__storing_begin(&storing, qkv_model_params(m), weights);
+    if (!status)
+        status = qkv_model_visit(m, weights_expect_row, storing);
+    if (!status)
+        status = weights_read_file(m, file, dir, NULL, false, storing);
+    status = qkv__storing_end(storing, status);
     qkv_safetensors_close(file);
     return status;
 }
 
 qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under)
 {
-    return weights_read_file(m, file, "", under, false);
+    return weights_read_file(m, file, "", under, false, NULL);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */

@@ -226,6 +226,8 @@ unsigned qkv__products_isa(qkv__products kind); /* the bits that it adds */
  * nothing but take the scratch memory that computing would. training: of steps that are recorded,
  * which may be in bf16. */
 const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training);
+/* Those of a kind of products, for what asks for it by name. */
+const qkv_kernels *qkv__kernels_for(const qkv_context *ctx, qkv__products kind);
 qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
 
 /* Fill or overwrite slots: one function per file of kernels. The simd_*.c files are written
@@ -238,7 +240,7 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
 qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
-qkv__fill_fn qkv__kernels_ref_small;     /* small, embed_small */
+qkv__fill_fn qkv__kernels_ref_small;     /* small, small_many, widen, embed_small */
 #define QKV__SIMD_FILES(isa)                                                                    \
     qkv__kernels_elementwise_##isa, qkv__kernels_rows_##isa, qkv__kernels_channels_##isa,       \
         qkv__kernels_group_norm_##isa, qkv__kernels_softmax_##isa, qkv__kernels_attention_##isa, \
@@ -249,6 +251,7 @@ qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neo
 qkv__fill_fn qkv__kernels_winograd_avx2, qkv__kernels_winograd_avx512, qkv__kernels_winograd_neon;
 qkv__fill_fn qkv__kernels_small_avx2;
 qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */
+qkv__fill_fn qkv__kernels_small_amx_avx512;  /* small_many */
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);

@@ -91,6 +91,28 @@ static void ref_small_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qk
     qkv__arena_release(e->scratch, mark);
 }
 
+/* Lines hold two numbers of each of 16 rows. */
+static void ref_small_widen(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_k_small *w,
+                            size_t first, size_t n)
+{
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED, bytes = qkv__small_group_bytes(w);
+    const unsigned char *words = (const unsigned char *)w->words + first / QKV_K_PACKED * bytes;
+#pragma omp parallel for num_threads(e->threads) if (n * w->k > REF_GRAIN) schedule(static)        \
+    default(none) shared(y, ldy, w, n, groups, bytes, words)
+    for (size_t g = 0; g < groups; g++) {
+        size_t left = n - g * QKV_K_PACKED, rows = left < QKV_K_PACKED ? left : QKV_K_PACKED;
+        for (size_t p = 0; p < w->k; p++) {
+            const unsigned char *line = words + g * bytes + p / 2 * QKV__SMALL_LINE;
+            for (size_t j = 0; j < rows; j++) {
+                uint32_t pair;
+                memcpy(&pair, line + 4 * j, sizeof pair);
+                y[p * ldy + g * QKV_K_PACKED + j] =
+                    (qkv_real)qkv__small_from_bf16((uint16_t)(p % 2 ? pair >> 16 : pair));
+            }
+        }
+    }
+}
+
 static void ref_small_embed_small(const qkv_exec *e, qkv_real *y, const int32_t *ids,
                                   const qkv_k_small *table, double scale, const int32_t *positions,
                                   const qkv_real *ptable, size_t N)
@@ -110,6 +132,7 @@ static void ref_small_embed_small(const qkv_exec *e, qkv_real *y, const int32_t 
 
 void qkv__kernels_ref_small(qkv_kernels *k)
 {
-    k->small = ref_small_small;
+    k->small = k->small_many = ref_small_small;
+    k->widen = ref_small_widen;
     k->embed_small = ref_small_embed_small;
 }

@@ -14,9 +14,8 @@
 #ifndef QKV_KERNEL_SIMD_SMALL_H
 #define QKV_KERNEL_SIMD_SMALL_H
 
-#include <math.h>
-
 #include "kernel/simd.h"
+#include "kernel/simd_small_round.h"
 #include "kernel/small.h"
 
 /* Rows and groups of a tile, of few rows of x and of more, and vectors of a group: both kinds of
@@ -43,8 +42,6 @@ typedef struct {
 
 typedef uint32_t small_words __attribute__((vector_size(VF * 4)));
 
-static size_t simd_small_at_most(size_t n, size_t most) { return n < most ? n : most; }
-
 static const unsigned char *small_group(const job *t, size_t g)
 {
     return (const unsigned char *)t->w->words + g * t->group_bytes;
@@ -53,29 +50,13 @@ static const unsigned char *small_group(const job *t, size_t g)
 /* ---- x in 8 bits --------------------------------------------------------------------------- */
 
 /* Block b of row i. */
-static void small_round_block(const job *t, size_t i, size_t b)
+static void round_one(const job *t, size_t i, size_t b)
 {
-    size_t at = b * t->block, end = simd_small_at_most(t->w->k, at + t->block);
-    const float *x = t->x + i * t->ldx;
-    int8_t *q = t->q + i * t->padded;
-    vf most = vf_zero(), odd = vf_zero(), sum = vf_zero();
-    for (size_t p = at; p < end; p += VF) {
-        vf v = vf_get(x + p, simd_small_at_most(end - p, VF));
-        most = vf_max(vf_abs(v), most);
-        odd = odd + v * vf_zero();
-    }
-    float size = vf_maximum(most), no_number = vf_sum(odd), inverse = 127 / size;
-    bool fine = no_number == 0 && inverse < INFINITY;
-    vf factor = vf_set1(fine ? inverse : 0);
-    for (size_t p = at; p < at + t->block; p += VF) {
-        size_t lanes = p < end ? simd_small_at_most(end - p, VF) : 0;
-        vf v = lanes && fine ? vf_round(vf_get(x + p, lanes) * factor) : vf_zero();
-        small_put(q + p, v);
-        sum = sum + v;
-    }
-    int offset = t->w->type == QKV_K_INT8 ? SMALL_OFFSET8 : qkv__small_kinds[t->w->type].offset;
-    t->scale[i * t->blocks + b] = fine ? size / 127 : no_number;
-    t->start[i * t->blocks + b] = -offset * (int32_t)vf_sum(sum);
+    size_t at = b * t->block, left = t->w->k - at;
+    const small_rounded to = {t->q + i * t->padded + at, t->scale + i * t->blocks + b,
+                              t->start + i * t->blocks + b};
+    small_round_block(&to, t->x + i * t->ldx + at, small_at_most(left, t->block), t->block,
+                      small_offset(t->w->type));
 }
 
 static void small_round_rows(const qkv_exec *e, const job *t)
@@ -85,7 +66,7 @@ static void small_round_rows(const qkv_exec *e, const job *t)
 #pragma omp parallel for num_threads((int)team) if (team > 1) schedule(static) default(none)       \
     shared(t, count)
     for (size_t i = 0; i < count; i++)
-        small_round_block(t, i / t->blocks, i % t->blocks);
+        round_one(t, i / t->blocks, i % t->blocks);
 }
 
 /* ---- tiles --------------------------------------------------------------------------------- */
@@ -186,7 +167,7 @@ QKV_INLINE void small_tile(const job *t, size_t i, size_t g, size_t apart,
         small_integers(t, sum, i, g, apart, TYPE, M, R);
     for (size_t v = 0; v < R * GROUP_V; v++) {
         size_t at = (g + v / GROUP_V * apart) * QKV_K_PACKED + v % GROUP_V * VF;
-        size_t lanes = at < t->w->n ? simd_small_at_most(t->w->n - at, VF) : 0;
+        size_t lanes = at < t->w->n ? small_at_most(t->w->n - at, VF) : 0;
         if (!lanes)
             continue;
         vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
@@ -206,10 +187,10 @@ QKV_INLINE void small_height(const job *t, size_t i, size_t g, size_t apart, siz
     const size_t most = R > GROUPS ? FEW : MOST;
     switch (rows) {
     case 1: small_tile(t, i, g, apart, TYPE, 1, R); break;
-    case 2: small_tile(t, i, g, apart, TYPE, simd_small_at_most(2, most), R); break;
-    case 3: small_tile(t, i, g, apart, TYPE, simd_small_at_most(3, most), R); break;
-    case 4: small_tile(t, i, g, apart, TYPE, simd_small_at_most(4, most), R); break;
-    case 5: small_tile(t, i, g, apart, TYPE, simd_small_at_most(5, most), R); break;
+    case 2: small_tile(t, i, g, apart, TYPE, small_at_most(2, most), R); break;
+    case 3: small_tile(t, i, g, apart, TYPE, small_at_most(3, most), R); break;
+    case 4: small_tile(t, i, g, apart, TYPE, small_at_most(4, most), R); break;
+    case 5: small_tile(t, i, g, apart, TYPE, small_at_most(5, most), R); break;
     default: small_tile(t, i, g, apart, TYPE, most, R);
     }
 }
@@ -231,10 +212,10 @@ QKV_INLINE void small_runs(const job *t, size_t i0, size_t i1, size_t g0, size_t
     size_t run = (g1 - g0) / R;
     for (size_t g = 0; g < run; g++)
         for (size_t i = i0; i < i1; i += M)
-            small_typed(t, i, g0 + g, run, simd_small_at_most(i1 - i, M), R);
+            small_typed(t, i, g0 + g, run, small_at_most(i1 - i, M), R);
     for (size_t g = g0 + run * R; g < g1; g++)
         for (size_t i = i0; i < i1; i += MR)
-            small_typed(t, i, g, 0, simd_small_at_most(i1 - i, MR), 1);
+            small_typed(t, i, g, 0, small_at_most(i1 - i, MR), 1);
 }
 
 static void small_piece(const job *t, size_t i0, size_t i1, size_t g0, size_t g1)
@@ -246,7 +227,7 @@ static void small_piece(const job *t, size_t i0, size_t i1, size_t g0, size_t g1
         return;
     }
     for (block = block ? block : MR; i0 < i1; i0 += block)
-        small_runs(t, i0, simd_small_at_most(i1, i0 + block), g0, g1, MR, GROUPS);
+        small_runs(t, i0, small_at_most(i1, i0 + block), g0, g1, MR, GROUPS);
 }
 
 /* ---- the product --------------------------------------------------------------------------- */
@@ -283,7 +264,7 @@ static void simd_small_small(const qkv_exec *e, float *y, size_t ldy, const floa
     for (size_t p = 0; p < team; p++) {
         if (down)
             small_piece(&t, tiles * p / team * MR,
-                        simd_small_at_most(tiles * (p + 1) / team * MR, t.m), 0, t.groups);
+                        small_at_most(tiles * (p + 1) / team * MR, t.m), 0, t.groups);
         else
             small_piece(&t, 0, t.m, t.groups * p / team, t.groups * (p + 1) / team);
     }

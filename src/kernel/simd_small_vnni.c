@@ -11,7 +11,7 @@
 
 void QKV_SIMD(qkv__kernels_small_vnni)(qkv_kernels *k)
 {
-    k->small = simd_small_small;
+    k->small = k->small_many = simd_small_small;
 }
 
 #endif

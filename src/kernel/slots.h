@@ -32,6 +32,16 @@ KERNEL(packed, GEMV_PARAMETERS, GEMV_ARGUMENTS)
 KERNEL(small, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
        const qkv_k_small *w, const qkv_real *bias, size_t m), (e, y, ldy, x, ldx, w, bias, m))
 
+/* The same for several rows. Of integers the bits are the same; where w is bf16, x may be rounded
+ * to bf16 too, to nearest, ties to even, and what numbers a row gets may depend on m. */
+KERNEL(small_many, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
+       const qkv_k_small *w, const qkv_real *bias, size_t m), (e, y, ldy, x, ldx, w, bias, m))
+
+/* y (k, n; row stride ldy) = rows first .. first+n-1 of w, turned; w in bf16, first a multiple of
+ * QKV_K_PACKED. */
+KERNEL(widen, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_k_small *w, size_t first,
+       size_t n), (e, y, ldy, w, first, n))
+
 /* y (B, OH, OW, N) = x * w + bias: y[b, i, j, n] = bias[n] + sum of w[n, k, l, c]
  * x[b, i stride + k - top, j stride + l - left, c]. w (N, KH, KW, C); bias (N) or NULL. */
 KERNEL(conv, (const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,

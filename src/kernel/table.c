@@ -88,8 +88,10 @@ static void fill_all(void)
             qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */
         if (usable & QKV__BF16)
             qkv__kernels_bf16_avx512(k);
-        if (usable & QKV__BF16_AMX)
+        if (usable & QKV__BF16_AMX) {
             qkv__kernels_amx_avx512(k);
+            qkv__kernels_small_amx_avx512(k);
+        }
 #ifdef QKV_HAVE_DNNL
         if (usable & QKV__BF16_LIBRARY)
             qkv__kernels_dnnl_bf16(k, qkv__round_bf16_avx512);
@@ -118,9 +120,12 @@ unsigned qkv__products_isa(qkv__products kind)
 
 const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training)
 {
-    unsigned isa = qkv_context_isa(ctx);
-    if (training)
-        isa |= qkv__products_isa(qkv__context_products(ctx));
+    return qkv__kernels_for(ctx, training ? qkv__context_products(ctx) : QKV__PRODUCTS_F32);
+}
+
+const qkv_kernels *qkv__kernels_for(const qkv_context *ctx, qkv__products kind)
+{
+    unsigned isa = qkv_context_isa(ctx) | qkv__products_isa(kind);
     const qkv_kernels *k = qkv__kernels(isa);
     const qkv__device *device = qkv__context_device(ctx);
     if (device->kernels)

@@ -41,18 +41,14 @@ qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const ch
                                   const qkv_pipeline_options *options)
 {
     const qkv_pipeline_options o = options ? *options : qkv_pipeline_defaults();
-    qkv_weights weights = o.weights;
     qkv_pipeline *p = qkv_calloc(ctx, 1, sizeof *p);
     *out = NULL;
     if (!p)
         return QKV_E_MEMORY;
     p->ctx = ctx;
     p->dir = qkv_strdup(ctx, dir);
-    qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
-    if (!status && o.weights == QKV_WEIGHTS_AUTO)
-        status = qkv_hub_weights(&weights, ctx, dir);
-    if (!status)
-        status = qkv_params_store(qkv_model_params(p->model), weights);
+    qkv_status status = p->dir ? qkv_hub_load_stored(&p->model, ctx, dir, o.weights)
+                               : QKV_E_MEMORY;
     if (!status && qkv__model_reads_text(p->model))
         status = load_tokenizer(p);
     if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))

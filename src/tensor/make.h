@@ -60,6 +60,16 @@ qkv_param *qkv__param_table(qkv_param *p);
 bool qkv__param_is_linear(const qkv_param *p);
 bool qkv__param_is_table(const qkv_param *p);
 
+/* qkv_params_store while values come, so that few are in memory in both ways: begin, expect each
+ * part of a parameter's values, say of each that it came; after the last the parameter is stored
+ * and its old values are gone. end stores the others. It frees s, which begin has made or NULL, and
+ * returns status or its own; after a failure the parameters' values mean nothing. */
+typedef struct qkv__storing qkv__storing;
+qkv_status qkv__storing_begin(qkv__storing **out, qkv_params *ps, qkv_weights weights);
+void qkv__storing_expect(qkv__storing *s, const qkv_param *p);
+qkv_status qkv__storing_came(qkv__storing *s, qkv_param *p);
+qkv_status qkv__storing_end(qkv__storing *s, qkv_status status);
+
 /* Integers of 8 or 4 bits that stand for x (n, k), as qkv_params_store rounds them: `words` (n, k
  * bits / 32), 32 / bits of them in a word, the first in its lowest bits, each plus 128 or 8; and
  * scales, (n) or (n, k / 32), NaN where x is not finite. k is a multiple of 4, or of 32. */

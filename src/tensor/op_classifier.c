@@ -45,7 +45,7 @@ static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t 
     const qkv_real *x = qkv__real(in[0]) + from * C, *bias = in[2] ? qkv__real(in[2]) : NULL;
     const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
     if (small)
-        t->k->small(&t->exec, logits, V, x, C, small, bias, rows);
+        qkv__small_product(t, logits, x, small, bias, rows);
     else
         t->k->gemm(&t->exec, logits, x, qkv__real(in[1]),
                    &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V, bias});

@@ -2,7 +2,8 @@
  *
  * The value before the activation is kept for the backward pass; without an activation, or when
  * nothing is recorded, nothing is kept. A few rows without a tape (decoding) are bound by the
- * speed at which the weights are read and take their own kernel; so do weights in fewer bits. */
+ * speed at which the weights are read and take their own kernel. Weights in fewer bits:
+ * small_product.c. */
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
@@ -96,7 +97,7 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     }
     const qkv_real *bias = b ? qkv__real(in[2]) : NULL;
     if (small)
-        t->k->small(&t->exec, out, N, qkv__real(x), K, small, bias, M);
+        qkv__small_product(t, out, qkv__real(x), small, bias, M);
     else if (!recording)
         infer(t, out, x, w, bias, M, N, K);
     else

@@ -85,9 +85,10 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     size_t name_bytes = strlen(name) + 1;
     qkv_param *p = qkv__arena_zalloc(ps->host, sizeof *p);
     char *copy = p ? qkv__arena_alloc(ps->host, name_bytes) : NULL;
-    qkv_real *data = copy ? qkv__arena_zalloc(ps->memory, count * sizeof *data) : NULL;
+    qkv_real *data = copy ? qkv__arena_alloc(ps->memory, count * sizeof *data) : NULL;
     if (!data)
         return failed(ps);
+    ps->device->clear(ps->ctx, data, count * sizeof *data);
     memcpy(copy, name, name_bytes);
     p->owner = ps;
     p->name = copy;

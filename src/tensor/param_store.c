@@ -1,6 +1,7 @@
 /* param_store.c - parameters in fewer bits, for inference: their values move to an arena of the
  * size that they need then. */
 #include "kernel/small.h"
+#include "tensor/make.h"
 #include "tensor/param.h"
 
 static const qkv_k_small_type kernel_types[] = {[QKV_WEIGHTS_BF16] = QKV_K_BF16,
@@ -145,29 +146,97 @@ static void settle(qkv_param *p, const place *at)
     p->version++;
 }
 
-qkv_status qkv_params_store(qkv_params *ps, qkv_weights weights)
+struct qkv__storing {
+    qkv_params *ps;
+    qkv_weights weights;
+    qkv__arena *fresh;
+    place *places;     /* (count) */
+    size_t *coming;    /* (count) parts of values that are to come, once expected */
+    bool *done;        /* (count) */
+    size_t count;
+};
+
+qkv_status qkv__storing_begin(qkv__storing **out, qkv_params *ps, qkv_weights weights)
 {
     qkv_context *ctx = qkv__params_context(ps);
-    const qkv__device *device = qkv__params_device(ps);
-    size_t count = qkv_params_count(ps);
+    qkv__storing *s = qkv_calloc(ctx, 1, sizeof *s);
+    *out = s;
+    if (!s)
+        return QKV_E_MEMORY;
+    s->ps = ps;
+    s->weights = weights;
+    s->count = qkv_params_count(ps);
+    s->places = qkv_calloc(ctx, s->count + 1, sizeof *s->places);
+    s->coming = qkv_calloc(ctx, s->count + 1, sizeof *s->coming);
+    s->done = qkv_calloc(ctx, s->count + 1, sizeof *s->done);
+    return s->places && s->coming && s->done
+               ? qkv__arena_create_on(&s->fresh, ctx, qkv__params_device(ps), "parameter")
+               : QKV_E_MEMORY;
+}
+
+static bool store_one(qkv__storing *s, size_t i)
+{
+    qkv_param *p = qkv__params_list(s->ps)[i];
+    s->places[i].weights = weights_of(p, s->weights);
+    bool same = s->places[i].weights == p->weights;
+    s->done[i] = (same ? move_bytes : move_rounded)(&s->places[i], p, s->fresh,
+                                                    qkv__params_device(s->ps));
+    return s->done[i];
+}
+
+/* Which of the parameters p is; count: none of them. */
+static size_t storing_place(const qkv__storing *s, const qkv_param *p)
+{
+    size_t i = 0;
+    while (i < s->count && qkv__params_list(s->ps)[i] != p)
+        i++;
+    return i;
+}
+
+void qkv__storing_expect(qkv__storing *s, const qkv_param *p)
+{
+    s->coming[storing_place(s, p)]++; /* there is one more place than parameters */
+}
+
+qkv_status qkv__storing_came(qkv__storing *s, qkv_param *p)
+{
+    size_t i = storing_place(s, p);
+    if (i == s->count || s->done[i] || s->coming[i] == 0 || --s->coming[i] > 0)
+        return QKV_OK;
+    if (!store_one(s, i))
+        return QKV_E_MEMORY;
+    if (p->weights == QKV_WEIGHTS_F32)
+        qkv__params_device(s->ps)->clear(qkv__params_context(s->ps), p->data,
+                                         p->count * sizeof *p->data);
+    return QKV_OK;
+}
+
+qkv_status qkv__storing_end(qkv__storing *s, qkv_status status)
+{
+    if (!s)
+        return status;
+    qkv_context *ctx = qkv__params_context(s->ps);
+    for (size_t i = 0; i < s->count && !status; i++)
+        if (!s->done[i] && !store_one(s, i))
+            status = QKV_E_MEMORY;
+    for (size_t i = 0; i < s->count && !status; i++)
+        settle(qkv__params_list(s->ps)[i], &s->places[i]);
+    qkv__arena_destroy(status ? s->fresh : qkv__params_exchange(s->ps, s->fresh));
+    qkv_free(ctx, s->places);
+    qkv_free(ctx, s->coming);
+    qkv_free(ctx, s->done);
+    qkv_free(ctx, s);
+    return status;
+}
+
+qkv_status qkv_params_store(qkv_params *ps, qkv_weights weights)
+{
+    qkv__storing *s = NULL;
     if (weights <= QKV_WEIGHTS_F32)
         return QKV_OK;
     if (weights > QKV_WEIGHTS_INT4)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "no weights of kind %d", (int)weights);
-    qkv__arena *fresh = NULL;
-    place *places = qkv_calloc(ctx, count + 1, sizeof *places);
-    qkv_status status = places ? qkv__arena_create_on(&fresh, ctx, device, "parameter")
-                               : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i++) {
-        qkv_param *p = qkv__params_list(ps)[i];
-        places[i].weights = weights_of(p, weights);
-        bool same = places[i].weights == p->weights;
-        if (!(same ? move_bytes : move_rounded)(&places[i], p, fresh, device))
-            status = QKV_E_MEMORY;
-    }
-    for (size_t i = 0; i < count && !status; i++)
-        settle(qkv__params_list(ps)[i], &places[i]);
-    qkv__arena_destroy(status ? fresh : qkv__params_exchange(ps, fresh));
-    qkv_free(ctx, places);
-    return status;
+        return qkv_fail(qkv__params_context(ps), QKV_E_ARGUMENT, "no weights of kind %d",
+                        (int)weights);
+    qkv_status status = qkv__storing_begin(&s, ps, weights);
+    return qkv__storing_end(s, status);
 }

@@ -1,8 +1,6 @@
 /* products.c - which kind of products training uses here: the fastest of those that the context
  * allows, found by timing them. A processor's list of instructions does not tell: on some
  * processors bf16 products run at half the rate of f32. */
-#include <time.h>
-
 #include "kernel/kernel.h"
 #include "qkv/machine.h"
 
@@ -10,22 +8,15 @@
 enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 };
 static const double operations = 2.0 * 2 * ROWS * IN * OUT;
 
-static double processor_time(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
 /* Of one thread: a layer's output, and its weights' gradient. */
 static double time_layer(const qkv_kernels *k, qkv_exec *e, qkv_real *x, qkv_real *w, qkv_real *y)
 {
-    double start = processor_time();
+    double start = qkv__thread_seconds();
     k->gemm(e, y, x, w, &(qkv_k_gemm_args){.tb = true, .m = ROWS, .n = OUT, .k = IN, .lda = IN,
                                            .ldb = IN, .ldc = OUT});
     k->gemm(e, w, y, x, &(qkv_k_gemm_args){.ta = true, .m = OUT, .n = IN, .k = ROWS, .lda = OUT,
                                            .ldb = IN, .ldc = IN});
-    return processor_time() - start;
+    return qkv__thread_seconds() - start;
 }
 
 /* Least seconds of each kind among `kinds` (bits); other places stay. The clock is one thread's

@@ -39,9 +39,12 @@ for bits in 8 4; do
     a=$("$QKV" eval "$out/int$bits" --file "$out/text" --json | number)
     b=$("$QKV" eval "$out/again$bits" --file "$out/text" --json | number)
     near "$a" "$b" 0.00001 || fail "int$bits: $a, and $b once rounded again"
+    "$QKV" info "$out/int$bits" | grep -q "weights in int$bits\$" ||
+        fail "info does not say int$bits"
     "$QKV" generate "$out/int$bits" --prompt a --tokens 3 --greedy >"$out/said"
     [ -s "$out/said" ] || fail "generate said nothing"
 done
+"$QKV" info "$out/f32" --json | grep -q '"weights": *"f32"' || fail "info does not say f32"
 small=$(wc -c <"$out/int4/model.safetensors") large=$(wc -c <"$out/f32/model.safetensors")
 [ $((small * 2)) -lt "$large" ] || fail "$small bytes in 4 bits, $large in f32"
 

@@ -155,6 +155,12 @@ static void guarded_fill(void *to, int byte, size_t bytes)
     leave();
 }
 
+static void guarded_clear(qkv_context *ctx, void *p, size_t bytes)
+{
+    (void)ctx;
+    guarded_fill(p, 0, bytes);
+}
+
 static qkv_status guarded_sync(qkv_context *ctx)
 {
     (void)ctx;
@@ -259,7 +265,7 @@ static const qkv_kernels *kernels_on_guard(unsigned isa)
 
 static const qkv__device guarded = {
     "guarded", false, guarded_alloc, guarded_free, guarded_copy_in, guarded_copy_out,
-    guarded_copy, guarded_fill, guarded_sync, kernels_on_guard};
+    guarded_copy, guarded_fill, guarded_clear, guarded_sync, kernels_on_guard};
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 

@@ -1,0 +1,163 @@
+/* small_product.c - y = x w^T + bias with weights in fewer bits: which of the ways to compute it
+ * serves how many rows of x. The ways for many rows are timed once a context and type of weights,
+ * because a processor's list of instructions does not tell which is fastest.
+ *
+ * Few rows, and rows that must not depend on their number, take the kernel `small`. For more rows
+ * weights in bf16 are widened to f32, some columns of y at a time, and multiplied as f32 is, or
+ * with x rounded to bf16 by the ways that training has; AMX takes all types as they lie. */
+#include "kernel/small.h"
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+/* Rows that take another way than few: AMX; the others, which make a copy of w. */
+enum { AMX_ROWS = 4, WIDE_ROWS = 64 };
+enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* of a copy: most numbers, least columns */
+/* The product timed, and how often: the best counts. */
+enum { TIMED_ROWS = 128, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
+
+/* A product's operands. */
+typedef struct {
+    qkv_real *y;
+    const qkv_real *x, *bias;
+    const qkv_k_small *w;
+    size_t m;
+} small_operands;
+
+/* As f32 or bf16 matrices of some columns of y at a time. */
+static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_operands *o)
+{
+    size_t K = o->w->k, N = o->w->n, most = WIDE_NUMBERS / K / QKV_K_PACKED * QKV_K_PACKED;
+    most = most > WIDE_COLUMNS ? most : WIDE_COLUMNS;
+    size_t columns = most < N ? most : (N + QKV_K_PACKED - 1) / QKV_K_PACKED * QKV_K_PACKED;
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    qkv_real *wide = qkv__arena_alloc(e->scratch, K * columns * sizeof *wide);
+    for (size_t j = 0; j < N && wide; j += columns) {
+        size_t n = N - j < columns ? N - j : columns;
+        k->widen(e, wide, columns, o->w, j, n);
+        k->gemm(e, o->y + j, o->x, wide,
+                &(qkv_k_gemm_args){false, false, false, o->m, n, K, K, columns, N,
+                                   o->bias ? o->bias + j : NULL});
+    }
+    qkv__arena_release(e->scratch, mark);
+    return wide;
+}
+
+/* The way `kind`; false: no memory. */
+static bool small_multiply(qkv__small_way way, const qkv_kernels *k, const qkv_exec *e,
+                           const small_operands *o)
+{
+    if (way == QKV__SMALL_WIDE)
+        return multiply_wide(k, e, o);
+    (way == QKV__SMALL_MANY ? k->small_many : k->small)(e, o->y, o->w->n, o->x, o->w->k, o->w,
+                                                        o->bias, o->m);
+    return true;
+}
+
+/* ---- the choice ---------------------------------------------------------------------------- */
+
+/* Ways that a type has, each with the kind of products whose table serves. */
+static const qkv__small_choice choices[] = {
+    {QKV__SMALL_PLAIN, QKV__PRODUCTS_F32},   {QKV__SMALL_WIDE, QKV__PRODUCTS_F32},
+    {QKV__SMALL_WIDE, QKV__PRODUCTS_BF16},   {QKV__SMALL_WIDE, QKV__PRODUCTS_LIBRARY},
+    {QKV__SMALL_MANY, QKV__PRODUCTS_AMX}};
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+static bool small_way_exists(const qkv_context *ctx, qkv_k_small_type type,
+                             const qkv__small_choice *c)
+{
+    return qkv__products_exist(ctx, c->products) &&
+           (type == QKV_K_BF16 || c->way != QKV__SMALL_WIDE);
+}
+
+/* One thread's processor time; the rest of the machine must not choose. */
+static double time_way(const qkv_context *ctx, const qkv__small_choice *c, const qkv_exec *e,
+                       const small_operands *o)
+{
+    const qkv_kernels *k =
+        qkv__kernels(qkv_context_isa(ctx) | qkv__products_isa(c->products));
+    double best = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double start = qkv__thread_seconds();
+        if (!small_multiply(c->way, k, e, o))
+            return 0;
+        double seconds = qkv__thread_seconds() - start;
+        best = i == 0 || seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+static const qkv__small_choice *fastest_way(const qkv_context *ctx, qkv_k_small_type type,
+                                            const qkv_exec *e, const small_operands *o)
+{
+    const qkv__small_choice *best = choices;
+    double least = 0;
+    for (const qkv__small_choice *c = choices; c < choices + CHOICES; c++) {
+        double seconds = small_way_exists(ctx, type, c) ? time_way(ctx, c, e, o) : 0;
+        if (seconds > 0 && (c == choices || seconds < least)) {
+            best = c;
+            least = seconds;
+        }
+    }
+    return best;
+}
+
+/* Without memory for the timing the plain way stays, until a later call. */
+static qkv__small_choice time_choices(qkv_context *ctx, qkv_k_small_type type)
+{
+    const size_t numbers = TIMED_ROWS * (TIMED_IN + TIMED_OUT);
+    qkv_k_small w = {.type = type, .n = TIMED_OUT, .k = TIMED_IN};
+    size_t words = qkv__small_word_bytes(&w), scales = qkv__small_scale_bytes(&w);
+    qkv_exec e = qkv__exec_of(ctx, NULL);
+    qkv__small_choice chosen = choices[0];
+    e.threads = 1;
+    if (qkv__arena_create(&e.scratch, ctx, "scratch"))
+        return chosen;
+    qkv_real *x = qkv_malloc(ctx, numbers * sizeof *x);
+    w.words = qkv_malloc(ctx, words + scales);
+    if (x && w.words) {
+        w.scales = (char *)w.words + words;
+        qkv__small_clear(&w);
+        for (size_t i = 0; i < numbers; i++)
+            x[i] = (qkv_real)(i % 17) / 16;
+        const small_operands o = {x + TIMED_ROWS * TIMED_IN, x, NULL, &w, TIMED_ROWS};
+        chosen = *fastest_way(ctx, type, &e, &o);
+        qkv__context_choose_small(ctx, type, chosen);
+    }
+    qkv_free(ctx, x);
+    qkv_free(ctx, w.words);
+    qkv__arena_destroy(e.scratch);
+    return chosen;
+}
+
+static qkv__small_choice small_choice(qkv_context *ctx, qkv_k_small_type type)
+{
+    qkv__small_choice chosen = qkv__context_small(ctx, type);
+    if (chosen.way != QKV__SMALL_UNKNOWN)
+        return chosen;
+    return qkv__context_meta(ctx) ? choices[0] : time_choices(ctx, type);
+}
+
+void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_small *w,
+                        const qkv_real *bias, size_t m)
+{
+    const small_operands o = {y, x, bias, w, m};
+    /* With integers every way gives the same bits. */
+    bool alone = t->invariant && w->type == QKV_K_BF16;
+    qkv__small_choice c = choices[0];
+    if (m >= AMX_ROWS && !alone)
+        c = small_choice(t->ctx, w->type);
+    if (c.way == QKV__SMALL_WIDE && m < WIDE_ROWS)
+        c = choices[0];
+    const qkv_kernels *k = c.way == QKV__SMALL_PLAIN ? t->k : qkv__kernels_for(t->ctx, c.products);
+    if (!small_multiply(c.way, k, &t->exec, &o))
+        t->status = QKV_E_MEMORY;
+}
+
+const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights)
+{
+    if (weights <= QKV_WEIGHTS_F32 || weights > QKV_WEIGHTS_INT4)
+        return "f32";
+    qkv_k_small_type type = (qkv_k_small_type)(QKV_K_BF16 + (weights - QKV_WEIGHTS_BF16));
+    qkv__small_choice c = small_choice(ctx, type);
+    return c.way == QKV__SMALL_PLAIN ? "vectors" : qkv__products_name(c.products);
+}

@@ -1,0 +1,103 @@
+/* small_weights.h - what tests of weights in fewer bits share: random matrices, rounded into memory
+ * of just the size that they say they take, between guards. */
+#ifndef SMALL_WEIGHTS_H
+#define SMALL_WEIGHTS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "each.h"
+#include "kernel/small.h"
+
+enum { GUARD = 64 };
+
+typedef struct {
+    qkv_context *ctx;
+    qkv__arena *scratch;
+    qkv_rng rng;
+} fixture;
+
+static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512};
+static const qkv_k_small_type types[] = {QKV_K_BF16, QKV_K_INT8, QKV_K_INT4};
+enum { TABLES = 3, TYPES = 3, AMX = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX };
+
+static inline int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
+    assert_int_equal(qkv__arena_create(&f->scratch, f->ctx, "scratch"), QKV_OK);
+    qkv_rng_init(&f->rng, 1, 2);
+    *state = f;
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    fixture *f = *state;
+    qkv__arena_destroy(f->scratch);
+    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
+    qkv_context_destroy(f->ctx);
+    free(f);
+    return 0;
+}
+
+static inline float *random_array(fixture *f, size_t n)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
+    return x;
+}
+
+/* bytes between guards of 0x5c. */
+static inline unsigned char *guarded(size_t bytes)
+{
+    unsigned char *all = malloc(bytes + 2 * GUARD);
+    assert_non_null(all);
+    memset(all, 0x5c, bytes + 2 * GUARD);
+    return all;
+}
+
+static inline void check_guards(const unsigned char *all, size_t bytes)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        assert_true(all[i] == 0x5c && all[GUARD + bytes + i] == 0x5c);
+}
+
+/* w (n, k) rounded, in memory of just the size that it says it takes. */
+typedef struct {
+    qkv_k_small w;
+    unsigned char *words, *scales;
+} rounded;
+
+static inline rounded round_of(qkv_k_small_type type, const float *x, size_t n, size_t k,
+                               int threads)
+{
+    rounded r = {.w = {.type = type, .n = n, .k = k}};
+    r.words = guarded(qkv__small_word_bytes(&r.w));
+    r.scales = guarded(qkv__small_scale_bytes(&r.w));
+    r.w.words = r.words + GUARD;
+    r.w.scales = r.scales + GUARD;
+    qkv__small_round_all(&r.w, x, threads);
+    check_guards(r.words, qkv__small_word_bytes(&r.w));
+    check_guards(r.scales, qkv__small_scale_bytes(&r.w));
+    return r;
+}
+
+static inline void free_rounded(rounded *r)
+{
+    free(r->words);
+    free(r->scales);
+}
+
+#endif
