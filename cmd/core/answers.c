@@ -17,7 +17,7 @@ static const qkv_option common_rows[] = {
     {.flag = "threads", .type = QKV_OPT_INT, .offset = offsetof(cli_common, threads),
      .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
-     .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
+     .names = isa_names, .initial = "all", .help = "largest instruction set to use, by oneDNN too"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
     {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
@@ -43,8 +43,17 @@ static int usage_error(const cli *c)
     return CLI_USAGE;
 }
 
+/* oneDNN chooses its instructions itself, once, before its first product: it gets the same limit,
+ * unless the user gave it one. */
+static void limit_library(unsigned isa)
+{
+    if (isa & QKV_ISA_AVX2 && !(isa & QKV_ISA_AVX512))
+        (void)setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 0);
+}
+
 qkv_status cli_configure(const cli *c)
 {
+    limit_library(isa_bits[c->common.isa]);
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
     options.isa = isa_bits[c->common.isa];

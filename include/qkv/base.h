@@ -104,7 +104,8 @@ enum { QKV_PRODUCTS_F32, QKV_PRODUCTS_BF16, QKV_PRODUCTS_AUTO };
 typedef struct {
     int threads;  /* size of the OpenMP team; 0: one per core; limited by OMP_THREAD_LIMIT
                                                                        [0, 1024]  0 */
-    unsigned isa; /* QKV_ISA_* bits that may be used; 0: all                      0 */
+    unsigned isa; /* QKV_ISA_* bits that may be used; 0: all                      0
+                   * What oneDNN uses is limited by its own ONEDNN_MAX_CPU_ISA. */
     int products; /* QKV_PRODUCTS_*                                               F32 */
     bool meta;    /* reserves memory and computes nothing, to measure what a step takes; values
                      are undefined                             false        */

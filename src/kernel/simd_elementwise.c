@@ -273,9 +273,10 @@ static void sum_columns(float *y, const float *x, size_t ldx, bool acc, size_t N
 static void simd_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t ldx, bool acc,
                           size_t N, size_t C)
 {
-    /* Whole cache lines for each thread; columns do not depend on each other. */
-    size_t width = (C / (size_t)e->threads + 16) / 16 * 16;
-    width = width < COLUMNS ? width : COLUMNS;
+    /* Whole cache lines, in as many pieces for each thread; columns do not depend on each other. */
+    const size_t team = (size_t)e->threads, line = 16;
+    const size_t pieces = (C + team * COLUMNS - 1) / (team * COLUMNS) * team;
+    const size_t width = ((C + pieces - 1) / pieces + line - 1) / line * line;
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(y, x, ldx, acc, N, C, width) if (N * C >= GRAIN)
     for (size_t c = 0; c < C; c += width)

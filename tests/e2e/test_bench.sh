@@ -74,6 +74,15 @@ for at in '--model giant --size 16' '--size 250'; do
     [ $? -eq 1 ] || { echo "qkv bench image $at is no failure"; failed=1; }
 done
 
+# --isa holds for the library of products too, where there is one that says what it takes.
+verbose() {
+    ONEDNN_VERBOSE=1 "$QKV" bench forward --model cct-7 --length 8 --repeats 1 "$@" >"$out/isa"
+}
+if verbose && grep -q 'isa:.*AVX-512' "$out/isa"; then
+    verbose --isa avx2
+    grep -q 'isa:.*AVX2' "$out/isa" || { echo "--isa avx2: $(grep isa: "$out/isa")"; failed=1; }
+fi
+
 : >"$out/empty"
 "$QKV" bench tokenize --file "$out/empty" >/dev/null 2>"$out/err"
 [ $? -eq 1 ] || { echo "an empty file is no failure"; failed=1; }
