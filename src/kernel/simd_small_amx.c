@@ -22,6 +22,7 @@ enum {
     SIDE = 16, DEPTH = 32,    /* of a tile of bf16: rows, numbers along k */
     TILE = 1024,              /* its bytes, and those of a tile of sums */
     STEP = 12, MOST_ROWS = 256,
+    FETCH = 8192,             /* bytes of w, read where it lies, that are fetched ahead */
     AHEAD = 4                 /* tiles of integers that are multiplied before they are summed */
 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
@@ -42,10 +43,16 @@ typedef struct {
     size_t aside_bytes;
 } amx_job;
 
+/* Half of a tile's rows do for x, which is of integers. */
+static bool few_rows(const amx_job *t)
+{
+    return t->m <= SIDE / 2 && t->w->type != QKV_K_BF16;
+}
+
 static size_t amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
 
-/* The shapes of the tile registers: 0 to 3 sums, 4 and 5 of x, 6 and 7 of w. */
-static void configure_small_tiles(size_t block)
+/* The shapes of the tile registers: 0 to 3 sums, 4 and 5 of x, both of `rows` rows; 6, 7 of w. */
+static void configure_small_tiles(size_t block, size_t rows)
 {
     struct {
         uint8_t palette, start, reserved[14];
@@ -54,7 +61,7 @@ static void configure_small_tiles(size_t block)
     } shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         shape.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? block : 64);
-        shape.rows[i] = (uint8_t)(i >= 6 ? block / 4 : SIDE);
+        shape.rows[i] = (uint8_t)(i >= 6 ? block / 4 : rows);
     }
     _tile_loadconfig(&shape);
 }
@@ -143,6 +150,8 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
                           const bool SPREAD)
 {
     const size_t step = SIDE * block;
+    for (size_t i = 0; !SPREAD && i < count * step; i += 64)
+        __builtin_prefetch(line + FETCH + i); /* w is far away */
     AMX_PRODUCT(0, to[0], x, block, line, SPREAD);
     if (count > 1)
         AMX_PRODUCT(1, to[1], x + step, block, line + step, SPREAD);
@@ -223,7 +232,7 @@ QKV_INLINE void amx_integers(const amx_job *t, size_t tile, size_t g, const unsi
 static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                        unsigned char *aside)
 {
-    const bool whole = t->w->type == QKV_K_INT8, few = t->m <= SIDE / 2;
+    const bool whole = t->w->type == QKV_K_INT8, few = few_rows(t);
     for (size_t g = g0; g < g1; g++) {
         const unsigned char *line = (const unsigned char *)t->w->words + g * t->group_bytes;
         if (!whole || end - first > 1)
@@ -354,7 +363,7 @@ static void amx_share(const amx_job *t, size_t team, size_t rows, size_t run)
     shared(t, across, tiles, count, run)
     {
         unsigned char *aside = t->aside + (size_t)omp_get_thread_num() * t->aside_bytes;
-        configure_small_tiles(t->x_tile / SIDE);
+        configure_small_tiles(t->x_tile / SIDE, few_rows(t) ? SIDE / 2 : SIDE);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
             size_t first = i / across * tiles, end = small_at_most(t->tiles, first + tiles);

@@ -161,5 +161,6 @@ const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights)
         return "f32";
     qkv_k_small_type type = (qkv_k_small_type)(QKV_K_BF16 + (weights - QKV_WEIGHTS_BF16));
     qkv__small_choice c = small_choice(ctx, type);
-    return c.way == QKV__SMALL_PLAIN ? "vectors" : qkv__products_name(c.products);
+    return c.way == QKV__SMALL_PLAIN ? "vectors"
+           : c.way == QKV__SMALL_MANY ? "AMX" : qkv__products_name(c.products);
 }

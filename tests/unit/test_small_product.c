@@ -146,7 +146,8 @@ static void test_choice(void **state)
         assert_int_not_equal(c.way, QKV__SMALL_UNKNOWN);
         const char *name = qkv_weights_products(f->ctx, kinds[type]);
         assert_string_equal(name, c.way == QKV__SMALL_PLAIN ? "vectors"
-                                                            : qkv__products_name(c.products));
+                                  : c.way == QKV__SMALL_MANY ? "AMX"
+                                                             : qkv__products_name(c.products));
         assert_true(qkv__products_exist(f->ctx, c.products));
         qkv__context_choose_small(f->ctx, type, ways[0]);
         assert_string_equal(qkv_weights_products(f->ctx, kinds[type]), "vectors");
