@@ -68,15 +68,15 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 CLI_COMMAND(cli_bench, 700) = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|forward|attention|decode|prompt|image|translate|tokenize] "
-                        "[options]",
+               .usage = "[MEASURE] [options]",
                .examples = examples,
-               .text = "Runs all of them, a minute and a half on two cores, and shows each rate "
-                       "beside the limit that this machine set at that moment: the best product "
-                       "of matrices, or the speed of reading memory. The limits are measured "
-                       "before and after the work, so figures of a busy machine come out low. "
-                       "Each measure is a command of its own too: see qkv help bench train. In "
-                       "JSON there is an object for each, with that command's fields; "
+               .text = "MEASURE is train, forward, attention, decode, prompt, image, translate, "
+                       "tokenize or look: a command of its own, see qkv help bench train. Without "
+                       "one the most important run, a minute and a half on two cores. Each rate "
+                       "stands beside the limit that this machine set at that moment: the best "
+                       "product of matrices, or the speed of reading memory. The limits are "
+                       "measured before and after the work, so figures of a busy machine come out "
+                       "low. In JSON there is an object for each, with that command's fields; "
                        "train_f32 is bench train once more with --dtype f32, train_codes of a "
                        "VQGAN."},
     .own = {&table}, .run = all_run};
