@@ -17,10 +17,9 @@
 #include "kernel/simd_small_vnni.h"
 
 #include "kernel/simd_small_round.h"
+#include "kernel/simd_tiles.h"
 
 enum {
-    SIDE = 16, DEPTH = 32,    /* of a tile of bf16: rows, numbers along k */
-    TILE = 1024,              /* its bytes, and those of a tile of sums */
     STEP = 12, MOST_ROWS = 256,
     FETCH = 8192,             /* bytes of w, read where it lies, that are fetched ahead */
     AHEAD = 4                 /* tiles of integers that are multiplied before they are summed */
@@ -49,39 +48,18 @@ static bool few_rows(const amx_job *t)
     return t->m <= SIDE / 2 && t->w->type != QKV_K_BF16;
 }
 
-static size_t amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
-
-/* The shapes of the tile registers: 0 to 3 sums, 4 and 5 of x, both of `rows` rows; 6, 7 of w. */
-static void configure_small_tiles(size_t block, size_t rows)
-{
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shape.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? block : 64);
-        shape.rows[i] = (uint8_t)(i >= 6 ? block / 4 : rows);
-    }
-    _tile_loadconfig(&shape);
-}
-
 /* ---- x ------------------------------------------------------------------------------------- */
 
 /* Tile p along k of rows i .. i+15, in bf16; 0 beyond x. */
 static void amx_round_bf16(const amx_job *t, size_t tile, size_t p)
 {
-    unsigned char *to = t->q + (tile * t->depth + p) * TILE;
-    size_t left = t->w->k - p * DEPTH, low = small_at_most(left, VF);
-    size_t high = small_at_most(left - low, VF);
-    for (size_t r = 0; r < SIDE; r++, to += 64) {
-        vf first = vf_zero(), second = vf_zero();
-        if (tile * SIDE + r < t->m) {
-            const float *from = t->x + (tile * SIDE + r) * t->ldx + p * DEPTH;
-            first = vf_get(from, low);
-            second = high ? vf_get(from + VF, high) : vf_zero();
-        }
-        _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+    unsigned char *to = t->q + (tile * t->depth + p) * TILE_BYTES;
+    const size_t k = small_at_most(t->w->k - p * DEPTH, DEPTH);
+    for (size_t r = tile * SIDE; r < (tile + 1) * SIDE; r++, to += ROW_BYTES) {
+        __m512i row = _mm512_setzero_si512();
+        if (r < t->m)
+            row = tile_row(t->x + r * t->ldx + p * DEPTH, k);
+        _mm512_storeu_si512(to, row);
     }
 }
 
@@ -262,13 +240,13 @@ typedef struct {
 
 static amx_pair amx_take_pair(const amx_job *t, size_t g, size_t g1, unsigned char *aside)
 {
-    amx_pair p = {.whole = t->group_bytes / TILE};
+    amx_pair p = {.whole = t->group_bytes / TILE_BYTES};
     for (size_t i = 0; i < 2; i++) {
         size_t group = g + i < g1 ? g + i : g;
         p.words[i] = (const unsigned char *)t->w->words + group * t->group_bytes;
-        p.last[i] = aside + i * TILE;
-        memset(p.last[i], 0, TILE);
-        memcpy(p.last[i], p.words[i] + p.whole * TILE, t->group_bytes % TILE);
+        p.last[i] = aside + i * TILE_BYTES;
+        memset(p.last[i], 0, TILE_BYTES);
+        memcpy(p.last[i], p.words[i] + p.whole * TILE_BYTES, t->group_bytes % TILE_BYTES);
     }
     return p;
 }
@@ -277,15 +255,15 @@ static amx_pair amx_take_pair(const amx_job *t, size_t g, size_t g1, unsigned ch
 static void amx_square(const amx_job *t, const amx_pair *w, size_t tile, const float *y,
                        float *sums, size_t p, size_t end)
 {
-    const unsigned char *x = t->q + tile * t->depth * TILE, *below = x + t->depth * TILE;
-    enum { NUMBERS = TILE / 4 };
+    const size_t across = t->depth * TILE_BYTES;
+    const unsigned char *x = t->q + tile * across, *below = x + across;
     for (size_t r = 0; r < 2 * SIDE && end == t->depth && tile * SIDE + r < t->m; r++)
         __builtin_prefetch(y + r * t->ldy, 1); /* it is far away */
     if (p) {
         _tile_loadd(0, sums, 64);
-        _tile_loadd(1, sums + NUMBERS, 64);
-        _tile_loadd(2, sums + 2 * NUMBERS, 64);
-        _tile_loadd(3, sums + 3 * NUMBERS, 64);
+        _tile_loadd(1, sums + TILE, 64);
+        _tile_loadd(2, sums + 2 * TILE, 64);
+        _tile_loadd(3, sums + 3 * TILE, 64);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -293,25 +271,25 @@ static void amx_square(const amx_job *t, const amx_pair *w, size_t tile, const f
         _tile_zero(3);
     }
     for (; p < end; p++) {
-        _tile_loadd(4, x + p * TILE, 64);
-        _tile_loadd(6, p < w->whole ? w->words[0] + p * TILE : w->last[0], 64);
+        _tile_loadd(4, x + p * TILE_BYTES, 64);
+        _tile_loadd(6, p < w->whole ? w->words[0] + p * TILE_BYTES : w->last[0], 64);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, p < w->whole ? w->words[1] + p * TILE : w->last[1], 64);
+        _tile_loadd(7, p < w->whole ? w->words[1] + p * TILE_BYTES : w->last[1], 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, below + p * TILE, 64);
+        _tile_loadd(5, below + p * TILE_BYTES, 64);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, sums, 64);
-    _tile_stored(1, sums + NUMBERS, 64);
-    _tile_stored(2, sums + 2 * NUMBERS, 64);
-    _tile_stored(3, sums + 3 * NUMBERS, 64);
+    _tile_stored(1, sums + TILE, 64);
+    _tile_stored(2, sums + 2 * TILE, 64);
+    _tile_stored(3, sums + 3 * TILE, 64);
 }
 
 /* y = four tiles of sums + bias. */
 static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const float *sums)
 {
-    for (size_t i = 0; i < 4; i++, sums += SIDE * SIDE) {
+    for (size_t i = 0; i < 4; i++, sums += TILE) {
         size_t row = (tile + i / 2) * SIDE, at = (g + i % 2) * SIDE;
         if (row >= t->m || g + i % 2 >= g1)
             continue;
@@ -325,13 +303,13 @@ static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const
 static void amx_groups_bf16(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                             unsigned char *aside)
 {
-    size_t visits = amx_units(t->depth, STEP), step = amx_units(t->depth, visits);
-    float *sums = (float *)(void *)(aside + 2 * TILE);
+    size_t visits = units_of(t->depth, STEP), step = units_of(t->depth, visits);
+    float *sums = (float *)(void *)(aside + 2 * TILE_BYTES);
     for (size_t g = g0; g < g1; g += 2) {
         const amx_pair w = amx_take_pair(t, g, g1, aside);
         for (size_t p = 0; p < t->depth; p += step)
             for (size_t tile = first; tile < end; tile += 2) {
-                float *at = sums + (tile - first) / 2 * TILE;
+                float *at = sums + (tile - first) / 2 * 4 * TILE;
                 size_t stop = small_at_most(t->depth, p + step);
                 amx_square(t, &w, tile, t->y + tile * SIDE * t->ldy + g * SIDE, at, p, stop);
                 if (stop == t->depth)
@@ -346,7 +324,8 @@ static bool amx_take_memory(const qkv_exec *e, amx_job *t, size_t rows, size_t t
 {
     const bool integers = t->w->type != QKV_K_BF16;
     size_t count = integers ? t->tiles * t->depth * SIDE : 1;
-    t->aside_bytes = integers ? qkv__small_padded(t->w) * SIDE : (2 + 2 * rows / SIDE) * TILE;
+    t->aside_bytes =
+        integers ? qkv__small_padded(t->w) * SIDE : (2 + 2 * rows / SIDE) * TILE_BYTES;
     t->q = qkv__arena_alloc(e->scratch, t->tiles * t->depth * t->x_tile);
     t->scale = t->q ? qkv__arena_alloc(e->scratch, count * sizeof *t->scale) : NULL;
     t->start = t->scale ? qkv__arena_alloc(e->scratch, count * sizeof *t->start) : NULL;
@@ -357,13 +336,13 @@ static bool amx_take_memory(const qkv_exec *e, amx_job *t, size_t rows, size_t t
 /* A block of rows with some groups; each is one thread's. */
 static void amx_share(const amx_job *t, size_t team, size_t rows, size_t run)
 {
-    size_t across = amx_units(t->groups, run), tiles = rows / SIDE;
-    size_t count = amx_units(t->tiles, tiles) * across;
+    size_t across = units_of(t->groups, run), tiles = rows / SIDE;
+    size_t count = units_of(t->tiles, tiles) * across;
 #pragma omp parallel num_threads((int)team) if (team > 1) default(none)                            \
     shared(t, across, tiles, count, run)
     {
         unsigned char *aside = t->aside + (size_t)omp_get_thread_num() * t->aside_bytes;
-        configure_small_tiles(t->x_tile / SIDE, few_rows(t) ? SIDE / 2 : SIDE);
+        configure_tiles(few_rows(t) ? SIDE / 2 : SIDE, t->x_tile / SIDE);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
             size_t first = i / across * tiles, end = small_at_most(t->tiles, first + tiles);
@@ -381,13 +360,13 @@ static void simd_small_amx_many(const qkv_exec *e, float *y, size_t ldy, const f
                  .groups = qkv__small_groups(w), .group_bytes = qkv__small_group_bytes(w)};
     const bool bf16 = w->type == QKV_K_BF16;
     size_t block = bf16 ? DEPTH : qkv__small_kinds[w->type].block;
-    t.tiles = bf16 ? 2 * amx_units(m, 2 * SIDE) : amx_units(m, SIDE);
-    t.depth = amx_units(w->k, block);
+    t.tiles = bf16 ? 2 * units_of(m, 2 * SIDE) : units_of(m, SIDE);
+    t.depth = units_of(w->k, block);
     t.x_tile = SIDE * block * (bf16 ? 2 : 1);
     size_t fit = x_bytes / (t.depth * t.x_tile) / 2 * 2 * SIDE;
     size_t rows = small_at_most(fit ? fit : 2 * SIDE, MOST_ROWS);
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;
-    size_t run = 2 * amx_units(t.groups, 16 * team);
+    size_t run = 2 * units_of(t.groups, 16 * team);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     if (amx_take_memory(e, &t, rows, team)) {
         amx_round(&t, team);
