@@ -21,7 +21,7 @@
 
 enum {
     STEP = 12, MOST_ROWS = 256,
-    FETCH = 8192,             /* bytes of w, read where it lies, that are fetched ahead */
+    FETCH = 8192,             /* bytes of w that are fetched ahead: it is far away */
     AHEAD = 4                 /* tiles of integers that are multiplied before they are summed */
 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
@@ -98,6 +98,7 @@ static void amx_spread(unsigned char *to, const unsigned char *line, size_t byte
 {
     const vi offset = _mm512_set1_epi8((char)qkv__small_kinds[type].offset);
     for (size_t i = 0; i < bytes; i += QKV__SMALL_LINE, to += QKV__SMALL_LINE) {
+        __builtin_prefetch(line + FETCH + i);
         vi words = small_line(line + i, type);
         if (type == QKV_K_INT4) {
             _mm512_storeu_si512(to, _mm512_sub_epi8(small_low(words), offset));
@@ -129,7 +130,7 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
 {
     const size_t step = SIDE * block;
     for (size_t i = 0; !SPREAD && i < count * step; i += 64)
-        __builtin_prefetch(line + FETCH + i); /* w is far away */
+        __builtin_prefetch(line + FETCH + i); /* else amx_spread did */
     AMX_PRODUCT(0, to[0], x, block, line, SPREAD);
     if (count > 1)
         AMX_PRODUCT(1, to[1], x + step, block, line + step, SPREAD);
