@@ -204,10 +204,21 @@ static void winograd_run(const qkv_exec *e, convolution *k)
     }
 }
 
-static float *winograd_windows(const qkv_exec *e, size_t inputs, size_t columns)
+typedef void windows_fn(const qkv_exec *e, float *u, const float *w, size_t N, size_t C);
+
+/* k, whose windows are w (N, 3, 3, C) as `windows` transforms them. */
+static void winograd_with(const qkv_exec *e, convolution *k, windows_fn *windows, const float *w,
+                          size_t N, size_t C)
 {
-    return qkv__arena_alloc(e->scratch, window_panels(columns) * PLACES * inputs * PANEL *
-                                            sizeof(float));
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    float *u = qkv__arena_alloc(e->scratch, window_panels(k->p.N) * PLACES * k->p.C * PANEL *
+                                                sizeof *u);
+    if (u) {
+        windows(e, u, w, N, C);
+        k->u = u;
+        winograd_run(e, k);
+    }
+    qkv__arena_release(e->scratch, mark);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------ */
@@ -215,17 +226,11 @@ static float *winograd_windows(const qkv_exec *e, size_t inputs, size_t columns)
 static void winograd_conv(const qkv_exec *e, float *y, const float *x, const float *w,
                           const float *bias, const qkv_k_conv_args *a)
 {
-    if (!suits_winograd(a, LEAST_FORWARD)) {
+    convolution k = {.p = plane_of(a), .y = y, .x = x, .bias = bias};
+    if (suits_winograd(a, LEAST_FORWARD))
+        winograd_with(e, &k, windows_forward, w, a->N, a->C);
+    else
         winograd_else.conv(e, y, x, w, bias, a);
-        return;
-    }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    float *u = winograd_windows(e, a->C, a->N);
-    if (u) {
-        windows_forward(e, u, w, a->N, a->C);
-        winograd_run(e, &(convolution){.p = plane_of(a), .y = y, .x = x, .u = u, .bias = bias});
-    }
-    qkv__arena_release(e->scratch, mark);
 }
 
 /* A convolution of dy with the windows turned round. */
@@ -233,20 +238,13 @@ static void winograd_data(const qkv_exec *e, float *dx, const float *dy, const f
                           const qkv_k_conv_args *a, bool acc)
 {
     const qkv_k_conv_args back = {.B = a->B, .H = a->OH, .W = a->OW, .C = a->N, .N = a->C,
-                                  .KH = a->KH, .KW = a->KW, .OH = a->H, .OW = a->W, .stride = 1,
-                                  .top = WINDOW - 1 - a->top, .left = WINDOW - 1 - a->left};
-    if (!suits_winograd(a, LEAST_TILES)) {
+                                  .OH = a->H, .OW = a->W, .top = WINDOW - 1 - a->top,
+                                  .left = WINDOW - 1 - a->left};
+    convolution k = {.p = plane_of(&back), .y = dx, .x = dy, .acc = acc};
+    if (suits_winograd(a, LEAST_TILES))
+        winograd_with(e, &k, windows_backward, w, a->N, a->C);
+    else
         winograd_else.data(e, dx, dy, w, a, acc);
-        return;
-    }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    float *u = winograd_windows(e, a->N, a->C);
-    if (u) {
-        windows_backward(e, u, w, a->N, a->C);
-        winograd_run(e, &(convolution){.p = plane_of(&back), .y = dx, .x = dy, .u = u,
-                                       .acc = acc});
-    }
-    qkv__arena_release(e->scratch, mark);
 }
 
 static void winograd_dw(const qkv_exec *e, float *dw, const float *dy, const float *x,

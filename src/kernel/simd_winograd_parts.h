@@ -113,8 +113,8 @@ static inline void patches(float *v, size_t step, const float *x, const plane *p
 }
 
 #define winograd_weights QKV_SIMD(qkv__winograd_weights)
-/* dw (N, 3, 3, C) = [+=] what x and dy make of it; false: the scratch is used up. */
-bool winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
+/* dw (N, 3, 3, C) = [+=] what x and dy make of it. */
+void winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
                       const plane *p, bool acc);
 
 #endif
