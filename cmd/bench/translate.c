@@ -5,6 +5,8 @@
 #include "bench/bench.h"
 #include "core/cli.h"
 
+enum { WARM_UPS = 1 };
+
 typedef struct {
     size_t sentences, length, tokens, beams, repeats;
     int weights; /* a row of bench_weights */
@@ -33,9 +35,7 @@ typedef struct {
     qkv_model *model;
     qkv_beam_search *search;
     int32_t *ids, *offsets; /* (sentences length), (sentences + 1) */
-    double *seconds;        /* (repeats) */
-    double peak;
-    qkv_beam_stats stats; /* of one search */
+    bench_timing timing;
 } job;
 
 static qkv_status translate_prepare(job *j)
@@ -46,8 +46,7 @@ static qkv_status translate_prepare(job *j)
     qkv_generation g;
     j->ids = qkv_calloc(ctx, s->sentences, s->length * sizeof *j->ids);
     j->offsets = qkv_calloc(ctx, s->sentences + 1, sizeof *j->offsets);
-    j->seconds = qkv_calloc(ctx, s->repeats, sizeof *j->seconds);
-    if (!j->ids || !j->offsets || !j->seconds)
+    if (!j->ids || !j->offsets)
         return QKV_E_MEMORY;
     qkv_status status = bench_transformer(ctx, &j->model, longest, 0);
     if (!status)
@@ -68,20 +67,10 @@ static qkv_status translate_prepare(job *j)
     return qkv_beam_search_create(&j->search, j->model, &g);
 }
 
-static qkv_status translate_measure(job *j)
+static qkv_status translate_pass(void *user)
 {
-    qkv_status status = translate_prepare(j);
-    if (!status)
-        status = bench_peak(j->c, &j->peak);
-    for (size_t i = 0; i <= j->s.repeats && !status; i++) {
-        double begun = qkv_now();
-        status = qkv_beam_search_run(j->search, j->ids, j->offsets, j->s.sentences);
-        if (i)
-            j->seconds[i - 1] = qkv_now() - begun;
-        else
-            j->stats = qkv_beam_search_stats(j->search);
-    }
-    return status ? status : bench_peak(j->c, &j->peak);
+    const job *j = user;
+    return qkv_beam_search_run(j->search, j->ids, j->offsets, j->s.sentences);
 }
 
 /* Rows that go through the decoder: one for the first token, then one a hypothesis. */
@@ -106,25 +95,26 @@ static double flops_of(const job *j)
     return 2 * (source * (encoder + layers * 2 * d * d) + out * decoder);
 }
 
-static void bench_translate_report(job *j, bench_report *r)
+static void bench_translate_report(const job *j, bench_report *r)
 {
     const settings *s = &j->s;
-    double seconds = bench_median(j->seconds, s->repeats), flops = flops_of(j);
+    double seconds = j->timing.seconds, peak = j->timing.peak, flops = flops_of(j);
     double tokens = (double)s->sentences * (double)s->tokens, source =
         (double)s->sentences * (double)s->length;
     double needed = source + rows_needed(s);
-    double computed = (double)(j->stats.source_rows + j->stats.rows);
+    const qkv_beam_stats all = qkv_beam_search_stats(j->search); /* of equal searches */
+    double computed = (double)((all.source_rows + all.rows) / (WARM_UPS + s->repeats));
     const bench_figure figures[] = {
         {"tokens_per_s", "tokens", "tokens/s", BENCH_REAL, tokens / seconds, 0},
         {"sentences_per_s", "sentences", "1/s", BENCH_REAL, (double)s->sentences / seconds, 0},
         {"rows", "rows computed", "", BENCH_COUNT, computed, 0},
         {"rows_of_needed", "of the rows needed", "", BENCH_PERCENT, computed / needed, 0},
         {"gflops", "arithmetic", "GFLOP/s", BENCH_REAL, flops / seconds / 1e9, 0},
-        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / j->peak, 0},
+        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / peak, 0},
     };
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
-                        .limit = tokens / (flops / j->peak)};
+                        .limit = tokens / (flops / peak)};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     (void)snprintf(r->title, sizeof r->title, "translating %zu x %zu, beam %zu, %s",
                    s->sentences, s->tokens, s->beams, bench_weights[s->weights]);
@@ -133,14 +123,15 @@ static void bench_translate_report(job *j, bench_report *r)
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = translate_measure(&j);
+    qkv_status status = translate_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_pass, &j);
     if (!status)
         bench_translate_report(&j, out);
     qkv_beam_search_destroy(j.search);
     qkv_model_destroy(j.model);
     qkv_free(c->ctx, j.ids);
     qkv_free(c->ctx, j.offsets);
-    qkv_free(c->ctx, j.seconds);
     return status;
 }
 
