@@ -259,8 +259,10 @@ static void simd_small_small(const qkv_exec *e, float *y, size_t ldy, const floa
         t.padded = qkv__small_padded(w);
         t.block = qkv__small_kinds[w->type].block;
         t.blocks = t.padded / t.block;
-        if (!small_take_memory(e, &t))
+        if (!small_take_memory(e, &t)) {
+            qkv__arena_release(e->scratch, mark);
             return;
+        }
         small_round_rows(e, &t);
     }
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;
