@@ -216,6 +216,7 @@ static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, si
         const unsigned char *line = (const unsigned char *)t->w->words + g * t->group_bytes;
         if (!whole || end - first > 1)
             amx_spread(aside, line, t->group_bytes, t->w->type);
+        tiles_fence();
         for (size_t tile = first; tile < end; tile++)
             if (!whole && few)
                 amx_integers(t, tile, g, aside, QKV_K_INT4, true, SIDE / 2);
@@ -308,6 +309,7 @@ static void amx_groups_bf16(const amx_job *t, size_t first, size_t end, size_t g
     float *sums = (float *)(void *)(aside + 2 * TILE_BYTES);
     for (size_t g = g0; g < g1; g += 2) {
         const amx_pair w = amx_take_pair(t, g, g1, aside);
+        tiles_fence();
         for (size_t p = 0; p < t->depth; p += step)
             for (size_t tile = first; tile < end; tile += 2) {
                 float *at = sums + (tile - first) / 2 * 4 * TILE;

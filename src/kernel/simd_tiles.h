@@ -17,6 +17,10 @@ enum {
 
 static inline size_t units_of(size_t n, size_t unit) { return (n + unit - 1) / unit; }
 
+/* gcc's tile instructions do not say which memory they read: between writing it and a tile that is
+ * loaded from it, where both are in one function. */
+static inline void tiles_fence(void) { __asm__ volatile("" : : : "memory"); }
+
 /* For the calling thread, until _tile_release. Registers 0 to 3 hold sums and 4 and 5 first
  * operands, both of `rows` rows; 6 and 7 hold second operands. A row of a first operand has
  * `bytes` bytes, and a second operand a row for every 4 of them. Both at most: SIDE, ROW_BYTES. */
@@ -31,6 +35,7 @@ static inline void configure_tiles(size_t rows, size_t bytes)
         shape.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? bytes : ROW_BYTES);
         shape.rows[i] = (uint8_t)(i >= 6 ? bytes / 4 : rows);
     }
+    __asm__ volatile("" : : "r"(&shape) : "memory"); /* the intrinsic names 8 bytes of it alone */
     _tile_loadconfig(&shape);
 }
 
