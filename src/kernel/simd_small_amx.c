@@ -1,14 +1,14 @@
 /* simd_small_amx.c - products with weights in fewer bits by AMX, for several rows of x.
  *
- * The lines of 16 rows of w are what the second operand of a tile product has to be: 16 lines of
- * bf16 are 32 numbers along k, 16 of 8 bits 64 numbers, one block. They are read where they lie;
- * 4 bits are spread to bytes, a group at a time. The first operand is x, rounded and laid out in
- * tiles of 16 rows once.
+ * The first operand of a tile product is x, which is rounded and laid out in tiles of 16 rows once.
+ * The second is w: 16 lines of a group (small.h) have the layout of a tile already, 32 numbers
+ * along k in bf16, a block of 64 in 8 bits. Tiles are loaded from where the lines lie; 4 bits are
+ * unpacked to bytes first, a group at a time.
  *
- * Integers: a tile's products are the sums of a block, which join the sums of y as in simd_small.h,
- * with the same bits. bf16: x is rounded to bf16 too, and a tile of y is summed over STEP tiles
- * along k at a time, so that what two groups have of them stays in the first cache while all rows
- * of a block meet it. */
+ * Integers: a tile product is the exact sum over a block. It is scaled and added to y's sums as in
+ * simd_small.h, so the bits are the same. bf16: x is rounded to bf16 too. A tile of y is summed
+ * over STEP tiles along k at a time: those of two groups stay in the first cache while every row
+ * of a block of x is multiplied with them. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
@@ -42,7 +42,7 @@ typedef struct {
     size_t aside_bytes;
 } amx_job;
 
-/* Half of a tile's rows do for x, which is of integers. */
+/* Are half of a tile's rows enough for x in 8 bits? */
 static bool few_rows(const amx_job *t)
 {
     return t->m <= SIDE / 2 && t->w->type != QKV_K_BF16;
@@ -63,7 +63,7 @@ static void amx_round_bf16(const amx_job *t, size_t tile, size_t p)
     }
 }
 
-/* The same in 8 bits: a block. */
+/* Block b along k of the tile's rows, in 8 bits. */
 static void amx_round_bytes(const amx_job *t, size_t tile, size_t b)
 {
     const size_t at = tile * t->depth + b, block = t->x_tile / SIDE;
@@ -92,7 +92,7 @@ static void amx_round(const amx_job *t, size_t team)
 
 /* ---- integers ------------------------------------------------------------------------------ */
 
-/* A group's integers as bytes with a sign. */
+/* to = a group's integers, as signed bytes. */
 static void amx_spread(unsigned char *to, const unsigned char *line, size_t bytes,
                        qkv_k_small_type type)
 {
@@ -109,8 +109,8 @@ static void amx_spread(unsigned char *to, const unsigned char *line, size_t byte
     }
 }
 
-/* Products of a tile of x with one of w that follows `line`, as integers at `to`. A tile that was
- * stored is slow to read at once: others are begun meanwhile. */
+/* to = the product of the tile at x and the tile of w at `line`, as integers. Reading a tile right
+ * after it was stored stalls: callers make several products before they read the first. */
 #define AMX_PRODUCT(n, to, x, block, line, SPREAD)                                                 \
     do {                                                                                          \
         _tile_zero(n);                                                                            \
@@ -123,7 +123,7 @@ static void amx_spread(unsigned char *to, const unsigned char *line, size_t byte
         _tile_stored(n, to, 64);                                                                  \
     } while (0)
 
-/* Those of `count` blocks, at most AHEAD. */
+/* The products of `count` <= AHEAD blocks. */
 QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x,
                           const unsigned char *line, size_t count, const size_t block,
                           const bool SPREAD)
@@ -140,7 +140,7 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
         AMX_PRODUCT(3, to[3], x + 3 * step, block, line + 3 * step, SPREAD);
 }
 
-/* sum (ROWS) += the products of block b of tile's rows. */
+/* sum (ROWS) += the scaled products of the tile's rows in block b. */
 QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products, size_t tile,
                          size_t g, size_t b, const qkv_k_small_type TYPE, const bool SPREAD,
                          const size_t ROWS)
@@ -160,8 +160,8 @@ QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products
     }
 }
 
-/* sum (ROWS) = products of a tile of x and group g, whose bytes are `line`: with a sign if SPREAD,
- * else as they are in memory. */
+/* sum (ROWS) += the product of a tile of x and group g, whose bytes lie at `line`: signed if
+ * SPREAD, else with their offset, as they are in memory. */
 QKV_INLINE void amx_blocks(const amx_job *t, vf sum[SIDE], size_t tile, size_t g,
                            const unsigned char *line, const qkv_k_small_type TYPE,
                            const bool SPREAD, const size_t ROWS)
@@ -207,7 +207,8 @@ QKV_INLINE void amx_integers(const amx_job *t, size_t tile, size_t g, const unsi
     }
 }
 
-/* With one tile of rows, or few, bytes are not worth being written anew. */
+/* Groups g0 .. g1-1 for tiles first .. end-1 of x. For one tile of rows, or half of one, int8 is
+ * multiplied where it lies: unpacking would not pay. */
 static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                        unsigned char *aside)
 {
@@ -233,7 +234,7 @@ static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, si
 
 /* ---- bf16 ---------------------------------------------------------------------------------- */
 
-/* Two groups of w, whose last tile along k, if it is not whole, is filled up aside. */
+/* Two groups of w. A last tile along k that is not whole is copied and filled up with zeros. */
 typedef struct {
     const unsigned char *words[2];
     unsigned char *last[2];
@@ -253,7 +254,7 @@ static amx_pair amx_take_pair(const amx_job *t, size_t g, size_t g1, unsigned ch
     return p;
 }
 
-/* sums, four tiles, [+]= rows of two tiles of x by two groups, from tile p along k to end - 1. */
+/* sums, four tiles, [+]= two tiles of x times two groups, tiles p .. end-1 along k. */
 static void amx_square(const amx_job *t, const amx_pair *w, size_t tile, const float *y,
                        float *sums, size_t p, size_t end)
 {
