@@ -8,7 +8,7 @@
  *   int4  eight numbers a line, each plus 8: in the lower halves of the bytes the first four, in
  *         the upper ones the others; k rounded up to blocks of QKV_K_INT4_BLOCK; scales are bf16,
  *         (groups, blocks, 16).
- * So a line is a vector of unsigned bytes, and what it meets of x is the same for all its rows. */
+ * So a line is a vector of unsigned bytes whose rows are multiplied with the same numbers of x. */
 #ifndef QKV_KERNEL_SMALL_H
 #define QKV_KERNEL_SMALL_H
 
@@ -18,8 +18,8 @@
 
 enum { QKV__SMALL_LINE = 64 }; /* bytes */
 
-/* What a line of each type holds of a row, what is added to an integer, and how many numbers of x
- * share a scale (bf16: 2, of which a line is made). */
+/* Numbers of a row in a line, what is added to an integer, and numbers of x that share a scale
+ * (bf16: those of a line). */
 typedef struct {
     size_t numbers;
     int offset;
@@ -27,7 +27,7 @@ typedef struct {
 } qkv__small_kind;
 extern const qkv__small_kind qkv__small_kinds[]; /* by qkv_k_small_type */
 
-/* k, as much as a row of w has room for. */
+/* k rounded up to blocks: what a row of w has room for. */
 static inline size_t qkv__small_padded(const qkv_k_small *w)
 {
     size_t block = qkv__small_kinds[w->type].block;

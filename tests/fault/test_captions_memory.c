@@ -5,6 +5,7 @@
 
 #include "every_allocation.h"
 #include "files.h"
+#include "learnt.h"
 #include "pipeline/captioned.h"
 #include "qkv/clip.h"
 #include "qkv/embed.h"
@@ -34,15 +35,8 @@ static const qkv_image_format format = {.height = SIDE, .width = SIDE, .channels
 static qkv_status make_tokenizer(fixture *f)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_WORDPIECE);
-    qkv_tokenizer_trainer *tr = NULL;
     o.vocab = 40;
-    qkv_status status = qkv_tokenizer_trainer_create(&tr, f->ctx, &o);
-    if (!status)
-        status = qkv_tokenizer_trainer_add(tr, words, sizeof words - 1);
-    if (!status)
-        status = qkv_tokenizer_trainer_finish(tr, &f->tokenizer);
-    qkv_tokenizer_trainer_destroy(tr);
-    return status;
+    return learn_tokenizer(&f->tokenizer, f->ctx, &o, words);
 }
 
 static qkv_status make_model(fixture *f)

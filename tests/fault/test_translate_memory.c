@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "failing.h"
+#include "learnt.h"
 #include "qkv/marian.h"
 #include "qkv/infer.h"
 
@@ -26,15 +27,8 @@ typedef struct {
 static qkv_status make_tokenizer(fixture *f)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
-    qkv_tokenizer_trainer *trainer;
     o.special[QKV_TOKEN_EOS] = "</s>";
-    qkv_status status = qkv_tokenizer_trainer_create(&trainer, f->ctx, &o);
-    if (!status)
-        status = qkv_tokenizer_trainer_add(trainer, alphabet, sizeof alphabet - 1);
-    if (!status)
-        status = qkv_tokenizer_trainer_finish(trainer, &f->tokenizer);
-    qkv_tokenizer_trainer_destroy(trainer);
-    return status;
+    return learn_tokenizer(&f->tokenizer, f->ctx, &o, alphabet);
 }
 
 static qkv_status make_search(fixture *f)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "failing.h"
+#include "learnt.h"
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
 #include "qkv/infer.h"
@@ -33,15 +34,8 @@ typedef struct {
 static qkv_status make_tokenizer(fixture *f)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_WORDPIECE);
-    qkv_tokenizer_trainer *tr = NULL;
     o.vocab = 60;
-    qkv_status status = qkv_tokenizer_trainer_create(&tr, f->ctx, &o);
-    if (!status)
-        status = qkv_tokenizer_trainer_add(tr, text, sizeof text - 1);
-    if (!status)
-        status = qkv_tokenizer_trainer_finish(tr, &f->tokenizer);
-    qkv_tokenizer_trainer_destroy(tr);
-    return status;
+    return learn_tokenizer(&f->tokenizer, f->ctx, &o, text);
 }
 
 static qkv_status make_model(fixture *f, bool classes)

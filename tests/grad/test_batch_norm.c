@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "gradcheck.h"
+#include "params.h"
 #include "qkv/nn.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -24,8 +25,7 @@ static void test_gradients(void **state)
     qkv_context *ctx;
     qkv_params *ps;
     qkv_batch_norm_layer layer;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
+    params_begin(&ctx, NULL, &ps);
     assert_true(qkv_batch_norm_create(&layer, ps, "norm", C));
     const qkv_running kept = {.mean = layer.mean, .variance = layer.variance};
     const gradcheck_case cases[] = {
@@ -39,8 +39,7 @@ static void test_gradients(void **state)
          .input = {{4, {2, 3, 2, C}}, {1, {C}}, {1, {C}}}},
     };
     gradcheck_all(cases, COUNT(cases));
-    qkv_params_destroy(ps);
-    qkv_context_destroy(ctx);
+    params_end(ctx, NULL, ps);
 }
 
 /* By hand: what two batches leave in the running statistics, with momentum and as a plain mean. */
@@ -54,9 +53,7 @@ static void test_running(void **state)
     qkv_params *ps;
     qkv_tape *t;
     qkv_batch_norm_layer layer;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
+    params_begin(&ctx, &t, &ps);
     assert_true(qkv_batch_norm_create(&layer, ps, "norm", 1));
     for (int plain = 0; plain < 2; plain++) {
         qkv_running kept = {layer.mean, layer.variance, layer.batches, plain ? -1 : 0};
@@ -81,9 +78,7 @@ static void test_running(void **state)
             assert_true(fabs(y[i] - (batch[0][i] - m) / sqrt(v + 1e-5)) <= 1e-12);
         assert_true(qkv_param_data(layer.batches)[0] == 2); /* evaluation changes nothing */
     }
-    qkv_tape_destroy(t);
-    qkv_params_destroy(ps);
-    qkv_context_destroy(ctx);
+    params_end(ctx, t, ps);
 }
 
 static void test_refused(void **state)
@@ -94,9 +89,7 @@ static void test_refused(void **state)
     qkv_params *ps;
     qkv_tape *t;
     qkv_batch_norm_layer layer;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
+    params_begin(&ctx, &t, &ps);
     assert_true(qkv_batch_norm_create(&layer, ps, "norm", 2));
     qkv_tape_mode(t, true, true);
     assert_null(qkv_batch_norm_forward(&layer, t, qkv_tensor_from(t, NULL, 4, one)));
@@ -104,9 +97,7 @@ static void test_refused(void **state)
     qkv_tape_reset(t);
     assert_null(qkv_batch_norm_forward(&layer, t, qkv_tensor_from(t, NULL, 2, two)));
     assert_int_equal(qkv_tape_status(t), QKV_E_SHAPE);
-    qkv_tape_destroy(t);
-    qkv_params_destroy(ps);
-    qkv_context_destroy(ctx);
+    params_end(ctx, t, ps);
 }
 
 int main(void)

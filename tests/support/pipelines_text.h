@@ -4,6 +4,7 @@
 #define QKV_TESTS_PIPELINES_TEXT_H
 
 #include "fixture.h"
+#include "learnt.h"
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
 #include "qkv/marian.h"
@@ -17,13 +18,9 @@ static qkv_pipeline *pipelines[KINDS];
 static inline qkv_tokenizer *learn_words(qkv_tokenizer_kind kind)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(kind);
-    qkv_tokenizer_trainer *tr;
     qkv_tokenizer *t;
     o.vocab = kind == QKV_TOKENIZER_BPE ? 270 : 60;
-    assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_add(tr, corpus, sizeof corpus - 1), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_finish(tr, &t), QKV_OK);
-    qkv_tokenizer_trainer_destroy(tr);
+    assert_int_equal(learn_tokenizer(&t, ctx, &o, corpus), QKV_OK);
     return t;
 }
 

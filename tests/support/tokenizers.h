@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "learnt.h"
 #include "qkv/tokenizer.h"
 
 static qkv_context *ctx;
@@ -39,12 +40,8 @@ static inline void expect_message(const char *part)
 
 static inline qkv_tokenizer *trained(const qkv_tokenizer_options *o, const char *text)
 {
-    qkv_tokenizer_trainer *tr;
     qkv_tokenizer *t;
-    check(qkv_tokenizer_trainer_create(&tr, ctx, o));
-    check(qkv_tokenizer_trainer_add(tr, text, strlen(text)));
-    check(qkv_tokenizer_trainer_finish(tr, &t));
-    qkv_tokenizer_trainer_destroy(tr);
+    check(learn_tokenizer(&t, ctx, o, text));
     return t;
 }
 

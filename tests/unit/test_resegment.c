@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "learnt.h"
 #include "qkv/marian.h"
 #include "qkv/task.h"
 
@@ -21,14 +22,10 @@ enum { DRAWS = 8, LINES = 3, SAMPLES = 2 };
 static qkv_tokenizer *make(qkv_tokenizer_kind kind, size_t vocab)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(kind);
-    qkv_tokenizer_trainer *tr;
     qkv_tokenizer *t;
     o.vocab = vocab;
     o.coverage = 1;
-    assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_add(tr, text, strlen(text)), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_finish(tr, &t), QKV_OK);
-    qkv_tokenizer_trainer_destroy(tr);
+    assert_int_equal(learn_tokenizer(&t, ctx, &o, text), QKV_OK);
     return t;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "qkv/tokenizer.h"
+#include "learnt.h"
 
 static const char english[] = "the lower window is wider than the lowest window .";
 static const char german[] = "das untere Fenster ist breiter als das unterste Fenster .";
@@ -18,14 +18,10 @@ static const char german[] = "das untere Fenster ist breiter als das unterste Fe
 static qkv_tokenizer *make(qkv_tokenizer_kind kind, const char *text, size_t vocab)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(kind);
-    qkv_tokenizer_trainer *tr;
     qkv_tokenizer *t;
     o.vocab = vocab;
     o.coverage = 1;
-    assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_add(tr, text, strlen(text)), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_finish(tr, &t), QKV_OK);
-    qkv_tokenizer_trainer_destroy(tr);
+    assert_int_equal(learn_tokenizer(&t, ctx, &o, text), QKV_OK);
     return t;
 }
 
