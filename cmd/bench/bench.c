@@ -124,6 +124,41 @@ qkv_status bench_peak(const cli *c, double *peak)
     return now > 0 ? QKV_OK : qkv_context_status(c->ctx);
 }
 
+qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
+                      bench_pass_fn *pass, void *user)
+{
+    double *seconds = qkv_calloc(c->ctx, repeats, sizeof *seconds);
+    *out = (bench_timing){.seconds = 0};
+    qkv_status status = seconds ? bench_peak(c, &out->peak) : QKV_E_MEMORY;
+    for (size_t i = 0; i < warm_ups + repeats && !status; i++) {
+        double start = qkv_now();
+        status = pass(user);
+        if (i >= warm_ups)
+            seconds[i - warm_ups] = qkv_now() - start;
+    }
+    out->rss = qkv_machine_peak_rss();
+    if (!status) {
+        out->seconds = bench_median(seconds, repeats);
+        status = bench_peak(c, &out->peak);
+    }
+    qkv_free(c->ctx, seconds);
+    return status;
+}
+
+void bench_add_rate(bench_report *r, double rate, const bench_timing *t)
+{
+    const bench_figure figures[] = {
+        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
+        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, t->peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / t->peak, 0},
+        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)t->rss, 1e6},
+    };
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    r->reached = rate / 1e9;
+    r->limit = t->peak / 1e9;
+    r->unit = "GFLOP/s";
+}
+
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
                        size_t positions, double dropout)
 {

@@ -69,6 +69,19 @@ double bench_median(double *seconds, size_t n); /* sorts them */
 /* The products' limit so far: the larger of *peak and what is measured now. */
 qkv_status bench_peak(const cli *c, double *peak);
 
+/* What a pass took: the median. */
+typedef struct {
+    double seconds;
+    double peak; /* flop/s: the products' limit, measured before and after */
+    size_t rss;  /* bytes of the process, most, when the last pass ended */
+} bench_timing;
+typedef qkv_status bench_pass_fn(void *user);
+/* Times `repeats` passes after `warm_ups` that do not count. */
+qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
+                      bench_pass_fn *pass, void *user);
+/* Of a rate in flop/s: that, the limit, its share and the memory; the report is about it. */
+void bench_add_rate(bench_report *r, double rate, const bench_timing *t);
+
 extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 
 extern const char *const bench_weights[]; /* "f32", "bf16", "int8", "int4", NULL */

@@ -30,9 +30,7 @@ typedef struct {
     cli *c;
     settings s;
     bench_training data; /* a model and what it reads; nothing of it is trained */
-    double *seconds;     /* (repeats) */
-    double peak;         /* flop/s */
-    size_t rss;          /* bytes */
+    bench_timing timing;
 } job;
 
 static qkv_status forward_prepare(job *j)
@@ -47,53 +45,33 @@ static qkv_status forward_prepare(job *j)
         status = qkv_tape_create(&j->data.tape, ctx);
     if (!status)
         status = bench_training_fill(&j->data, j->c->common.seed);
-    if (status)
-        return status;
-    j->seconds = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds);
-    return j->seconds ? QKV_OK : QKV_E_MEMORY;
+    return status;
 }
 
-static qkv_status forward_pass(const job *j)
+static qkv_status forward_pass(void *user)
 {
+    const job *j = user;
     qkv_tape_reset(j->data.tape);
     qkv_tape_mode(j->data.tape, false, false);
     (void)j->data.network->forward(&j->data);
     return qkv_tape_status(j->data.tape);
 }
 
-static qkv_status forward_measure(job *j)
-{
-    qkv_status status = forward_prepare(j);
-    if (!status)
-        status = bench_peak(j->c, &j->peak);
-    for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
-        double start = qkv_now();
-        status = forward_pass(j);
-        if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv_now() - start;
-    }
-    j->rss = qkv_machine_peak_rss();
-    return status ? status : bench_peak(j->c, &j->peak);
-}
-
-static void forward_report(job *j, bench_report *r)
+static void forward_report(const job *j, bench_report *r)
 {
     const bench_training *b = &j->data;
     const qkv_workload w = {.pass = QKV_PASS_FORWARD, .samples = (double)b->batch,
                             .length = (double)b->length, .height = b->length,
                             .width = b->length};
-    double seconds = bench_median(j->seconds, j->s.repeats);
+    double seconds = j->timing.seconds;
     double rate = qkv_model_flops(b->model, &w) / seconds;
     const bench_figure figures[] = {
         {"pass_s", "pass", "s", BENCH_REAL, seconds, 0},
         {"samples_per_s", "samples", "/s", BENCH_REAL, (double)b->batch / seconds, 0},
-        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
-        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
-        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
     };
-    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    *r = (bench_report){.count = 0};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_rate(r, rate, &j->timing);
     (void)snprintf(r->title, sizeof r->title, "forward pass of %.24s, batch %zu x %zu%s, f32",
                    b->name, b->batch, b->length, b->network->what);
 }
@@ -101,10 +79,11 @@ static void forward_report(job *j, bench_report *r)
 static qkv_status forward_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = forward_measure(&j);
+    qkv_status status = forward_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, forward_pass, &j);
     if (!status)
         forward_report(&j, out);
-    qkv_free(c->ctx, j.seconds);
     bench_training_free(&j.data);
     return status;
 }

@@ -31,9 +31,7 @@ typedef struct {
     size_t side;      /* codes */
     int32_t *codes;   /* (side, side) */
     uint8_t *image; /* (size, size, 3) */
-    double *seconds;  /* (repeats) */
-    double peak;      /* flop/s */
-    size_t rss;       /* bytes */
+    bench_timing timing;
 } job;
 
 static qkv_status image_prepare(job *j)
@@ -50,43 +48,29 @@ static qkv_status image_prepare(job *j)
     j->side = j->s.size / qkv_vqgan_factor(j->model);
     j->codes = qkv_calloc(ctx, j->side * j->side, sizeof *j->codes);
     j->image = qkv_calloc(ctx, j->s.size * j->s.size, config->colors);
-    j->seconds = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds);
-    if (!j->codes || !j->image || !j->seconds)
+    if (!j->codes || !j->image)
         return QKV_E_MEMORY;
     bench_random_ids(j->codes, j->side * j->side, config->codes, j->c->common.seed);
     return QKV_OK;
 }
 
-static qkv_status image_measure(job *j)
+static qkv_status image_pass(void *user)
 {
-    qkv_status status = image_prepare(j);
-    if (!status)
-        status = bench_peak(j->c, &j->peak);
-    for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
-        double start = qkv_now();
-        status = qkv_images_decode(j->model, j->tape, j->codes, 1, j->side, j->side, j->image);
-        if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv_now() - start;
-    }
-    j->rss = qkv_machine_peak_rss();
-    return status ? status : bench_peak(j->c, &j->peak);
+    const job *j = user;
+    return qkv_images_decode(j->model, j->tape, j->codes, 1, j->side, j->side, j->image);
 }
 
-static void image_report(job *j, bench_report *r)
+static void image_report(const job *j, bench_report *r)
 {
-    double seconds = bench_median(j->seconds, j->s.repeats);
     const qkv_workload w = {.pass = QKV_PASS_FORWARD, .part = QKV_PART_DECODER, .samples = 1,
                             .height = j->side, .width = j->side};
-    double rate = qkv_model_flops(j->model, &w) / seconds;
+    double rate = qkv_model_flops(j->model, &w) / j->timing.seconds;
     const bench_figure figures[] = {
-        {"image_s", "image", "s", BENCH_REAL, seconds, 0},
-        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
-        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
-        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
+        {"image_s", "image", "s", BENCH_REAL, j->timing.seconds, 0},
     };
-    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    *r = (bench_report){.count = 0};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_rate(r, rate, &j->timing);
     (void)snprintf(r->title, sizeof r->title, "decoding %zu x %zu pixels, vqgan-%.24s, f32",
                    j->s.size, j->s.size, j->s.model);
 }
@@ -94,10 +78,11 @@ static void image_report(job *j, bench_report *r)
 static qkv_status image_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = image_measure(&j);
+    qkv_status status = image_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, image_pass, &j);
     if (!status)
         image_report(&j, out);
-    qkv_free(c->ctx, j.seconds);
     qkv_free(c->ctx, j.image);
     qkv_free(c->ctx, j.codes);
     qkv_tape_destroy(j.tape);

@@ -4,6 +4,8 @@
 #include "bench/bench.h"
 #include "core/cli.h"
 
+enum { WARM_UPS = 1 };
+
 typedef struct {
     bench_pass pass; /* first: bench_pass_table fills it */
     size_t repeats;
@@ -26,13 +28,13 @@ typedef struct {
     qkv_tape *tape;
     qkv_lm_cache *cache;
     int32_t *ids;    /* (length) */
-    double *seconds; /* (repeats) */
-    double peak;
+    bench_timing timing;
 } job;
 
 /* What generating does before the first token: all of the prompt, and the last token's logits. */
-static qkv_status prompt_read(job *j)
+static qkv_status prompt_read(void *user)
 {
+    const job *j = user;
     const size_t shape[] = {1, j->s.pass.length};
     qkv_tape *t = j->tape;
     qkv_lm_cache_truncate(j->cache, 0);
@@ -48,8 +50,7 @@ static qkv_status prompt_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     j->ids = qkv_calloc(ctx, j->s.pass.length, sizeof *j->ids);
-    j->seconds = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds);
-    qkv_status status = j->ids && j->seconds ? bench_peak(j->c, &j->peak) : QKV_E_MEMORY;
+    qkv_status status = j->ids ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = bench_model(ctx, &j->model, 0, j->s.pass.model, j->s.pass.length, 0);
     if (!status)
@@ -75,31 +76,19 @@ static double prompt_flops(const job *j)
            4 * layers * d * n * (n + 1) / 2 + 2 * d * (double)c->vocab;
 }
 
-static qkv_status prompt_measure(job *j)
+static void prompt_report(const job *j, bench_report *r)
 {
-    qkv_status status = prompt_prepare(j);
-    for (size_t i = 0; i <= j->s.repeats && !status; i++) {
-        double begun = qkv_now();
-        status = prompt_read(j);
-        if (i)
-            j->seconds[i - 1] = qkv_now() - begun;
-    }
-    return status ? status : bench_peak(j->c, &j->peak);
-}
-
-static void prompt_report(job *j, bench_report *r)
-{
-    double seconds = bench_median(j->seconds, j->s.repeats), flops = prompt_flops(j);
+    double seconds = j->timing.seconds, peak = j->timing.peak, flops = prompt_flops(j);
     double tokens = (double)j->s.pass.length;
     const bench_figure figures[] = {
         {"tokens_per_s", "tokens", "tokens/s", BENCH_REAL, tokens / seconds, 0},
         {"seconds", "until the first token", "s", BENCH_REAL, seconds, 0},
         {"gflops", "arithmetic", "GFLOP/s", BENCH_REAL, flops / seconds / 1e9, 0},
-        {"peak_gflops", "limit: products in f32", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / j->peak, 0},
+        {"peak_gflops", "limit: products in f32", "GFLOP/s", BENCH_REAL, peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / peak, 0},
     };
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
-                        .limit = tokens / (flops / j->peak),
+                        .limit = tokens / (flops / peak),
                         .products = qkv_weights_products(j->c->ctx,
                                                          bench_weights_of(j->s.weights))};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
@@ -110,13 +99,14 @@ static void prompt_report(job *j, bench_report *r)
 static qkv_status prompt_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = prompt_measure(&j);
+    qkv_status status = prompt_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, prompt_read, &j);
     if (!status)
         prompt_report(&j, out);
     qkv_lm_cache_destroy(j.cache);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
-    qkv_free(c->ctx, j.seconds);
     qkv_free(c->ctx, j.ids);
     return status;
 }

@@ -22,55 +22,38 @@ typedef struct {
     cli *c;
     settings s;
     bench_training training;
-    double *seconds; /* (steps) */
-    double peak;     /* flop/s */
-    size_t rss;      /* bytes */
+    bench_timing timing;
 } job;
 
 static qkv_status train_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
+    qkv_status status = qkv_context_set_products(ctx, j->s.step.dtype);
+    if (!status)
+        status = bench_training_create(&j->training, ctx, &j->s.step);
     if (!status)
         status = bench_training_fill(&j->training, j->c->common.seed);
-    if (status)
-        return status;
-    j->seconds = qkv_calloc(ctx, j->s.steps, sizeof *j->seconds);
-    return j->seconds ? QKV_OK : QKV_E_MEMORY;
+    return status;
 }
 
-static qkv_status train_measure(job *j)
+static qkv_status train_step(void *user)
 {
-    qkv_status status = qkv_context_set_products(j->c->ctx, j->s.step.dtype);
-    if (!status)
-        status = bench_peak(j->c, &j->peak);
-    if (!status)
-        status = train_prepare(j);
-    for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
-        double start = qkv_now();
-        status = bench_training_step(&j->training);
-        if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv_now() - start;
-    }
-    j->rss = qkv_machine_peak_rss(); /* the second measure of the limit is no part of training */
-    return status ? status : bench_peak(j->c, &j->peak);
+    job *j = user;
+    return bench_training_step(&j->training);
 }
 
-static void train_report(job *j, bench_report *r)
+static void train_report(const job *j, bench_report *r)
 {
     const bench_training *b = &j->training;
-    double seconds = bench_median(j->seconds, j->s.steps);
+    double seconds = j->timing.seconds;
     double rate = b->network->flops(b) / seconds, tokens = (double)b->network->tokens(b);
     const bench_figure figures[] = {
         {"step_s", "step", "s", BENCH_REAL, seconds, 0},
         {"tokens_per_s", b->network->unit, "/s", BENCH_REAL, tokens / seconds, 0},
-        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
-        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
-        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
     };
-    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    *r = (bench_report){.count = 0};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_rate(r, rate, &j->timing);
     bench_training_title(b, r->title, sizeof r->title);
     r->products = qkv_machine_products(j->c->ctx);
 }
@@ -78,10 +61,11 @@ static void train_report(job *j, bench_report *r)
 static qkv_status train_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = train_measure(&j);
+    qkv_status status = train_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.steps, train_step, &j);
     if (!status)
         train_report(&j, out);
-    qkv_free(c->ctx, j.seconds);
     bench_training_free(&j.training);
     return status;
 }

@@ -5,6 +5,8 @@
 #include "bench/bench.h"
 #include "core/cli.h"
 
+enum { WARM_UPS = 1 };
+
 typedef struct {
     size_t sentences, length, tokens, beams, shortlist, repeats;
     int weights; /* a row of bench_weights */
@@ -38,9 +40,9 @@ typedef struct {
     qkv_beam_search *search, *all; /* all: among all tokens, where search has a shortlist */
     qkv_shortlist *list;
     int32_t *ids, *offsets; /* (sentences length), (sentences + 1) */
-    double *seconds, *all_seconds; /* (repeats) each */
-    double peak;
-    qkv_beam_stats stats; /* of one search */
+    double *seconds, *all_seconds; /* (WARM_UPS + repeats) each: of both by turns */
+    size_t passes;
+    bench_timing timing; /* of both together, where there are two */
 } job;
 
 /* A list of as many tokens as asked for, whatever the sentences. */
@@ -64,10 +66,10 @@ static qkv_status translate_prepare(job *j)
     qkv_generation g;
     j->ids = qkv_calloc(ctx, s->sentences, s->length * sizeof *j->ids);
     j->offsets = qkv_calloc(ctx, s->sentences + 1, sizeof *j->offsets);
-    j->seconds = qkv_calloc(ctx, 2 * s->repeats, sizeof *j->seconds);
+    j->seconds = qkv_calloc(ctx, 2 * (WARM_UPS + s->repeats), sizeof *j->seconds);
     if (!j->ids || !j->offsets || !j->seconds)
         return QKV_E_MEMORY;
-    j->all_seconds = j->seconds + s->repeats;
+    j->all_seconds = j->seconds + WARM_UPS + s->repeats;
     qkv_status status = bench_transformer(ctx, &j->model, longest, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
@@ -96,26 +98,25 @@ static qkv_status time_search(const job *j, qkv_beam_search *search, double *sec
     return status;
 }
 
-static qkv_status translate_measure(job *j)
+static qkv_status translate_pass(void *user)
 {
-    qkv_status status = translate_prepare(j);
-    if (!status)
-        status = bench_peak(j->c, &j->peak);
-    for (size_t i = 0; i <= j->s.repeats && !status; i++) {
-        size_t to = i ? i - 1 : 0; /* the first is not timed */
-        status = time_search(j, j->search, &j->seconds[to]);
-        if (!status && j->all)
-            status = time_search(j, j->all, &j->all_seconds[to]);
-        if (!i)
-            j->stats = qkv_beam_search_stats(j->search);
-    }
-    return status ? status : bench_peak(j->c, &j->peak);
+    job *j = user;
+    size_t i = j->passes++;
+    qkv_status status = time_search(j, j->search, &j->seconds[i]);
+    return status || !j->all ? status : time_search(j, j->all, &j->all_seconds[i]);
 }
 
 /* Rows that go through the decoder: one for the first token, then one a hypothesis. */
 static double rows_needed(const settings *s)
 {
     return (double)s->sentences * (1 + (double)(s->tokens - 1) * (double)s->beams);
+}
+
+/* Tokens that a step chooses among. */
+static size_t choices_of(const job *j)
+{
+    const qkv_beam_stats stats = qkv_beam_search_stats(j->search);
+    return stats.choices / stats.rows;
 }
 
 /* FLOPs: 2 a row and parameter multiplied with; attention's two products, 4 a row, key and
@@ -130,45 +131,49 @@ static double flops_of(const job *j)
                      (4 * d * d + 2 * d * (double)c->encoder_ff_width + 2 * length * d);
     double decoder = layers * (6 * d * d + 2 * d * (double)c->decoder_ff_width +
                                2 * d * (length + ((double)s->tokens + 1) / 2)) +
-                     d * (double)(j->stats.choices / j->stats.rows);
+                     d * (double)choices_of(j);
     return 2 * (source * (encoder + layers * 2 * d * d) + out * decoder);
 }
 
-static void bench_translate_report(job *j, bench_report *r)
+static void bench_translate_report(const job *j, bench_report *r)
 {
     const settings *s = &j->s;
-    double seconds = bench_median(j->seconds, s->repeats), flops = flops_of(j);
+    double seconds = bench_median(j->seconds + WARM_UPS, s->repeats), peak = j->timing.peak;
+    double flops = flops_of(j);
     double tokens = (double)s->sentences * (double)s->tokens, source =
         (double)s->sentences * (double)s->length;
     double needed = source + rows_needed(s);
-    double computed = (double)(j->stats.source_rows + j->stats.rows);
+    const qkv_beam_stats all = qkv_beam_search_stats(j->search); /* of equal searches */
+    double computed = (double)((all.source_rows + all.rows) / (WARM_UPS + s->repeats));
     const bench_figure figures[] = {
         {"tokens_per_s", "tokens", "tokens/s", BENCH_REAL, tokens / seconds, 0},
         {"sentences_per_s", "sentences", "1/s", BENCH_REAL, (double)s->sentences / seconds, 0},
         {"rows", "rows computed", "", BENCH_COUNT, computed, 0},
         {"rows_of_needed", "of the rows needed", "", BENCH_PERCENT, computed / needed, 0},
         {"gflops", "arithmetic", "GFLOP/s", BENCH_REAL, flops / seconds / 1e9, 0},
-        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
-        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / j->peak, 0},
+        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / peak, 0},
     };
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
-                        .limit = tokens / (flops / j->peak)};
+                        .limit = tokens / (flops / peak)};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     const bench_figure ratio = {"of_all_tokens", "of all tokens' speed", "", BENCH_PERCENT,
-                                bench_median(j->all_seconds, s->repeats) / seconds, 0};
+                                bench_median(j->all_seconds + WARM_UPS, s->repeats) / seconds, 0};
     if (j->all)
         bench_add_all(r, &ratio, 1);
     size_t n = (size_t)snprintf(r->title, sizeof r->title, "translating %zu x %zu, beam %zu, %s",
                                 s->sentences, s->tokens, s->beams, bench_weights[s->weights]);
     if (j->all && n < sizeof r->title)
         (void)snprintf(r->title + n, sizeof r->title - n, ", shortlist of %zu",
-                       j->stats.choices / j->stats.rows);
+                       choices_of(j));
 }
 
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = translate_measure(&j);
+    qkv_status status = translate_prepare(&j);
+    if (!status)
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_pass, &j);
     if (!status)
         bench_translate_report(&j, out);
     qkv_beam_search_destroy(j.search);

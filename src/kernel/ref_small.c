@@ -76,8 +76,10 @@ static void ref_small_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qk
         t.blocks = qkv__small_padded(w) / t.block;
         qkv_real *scale = qkv__arena_alloc(e->scratch, m * t.blocks * sizeof *scale);
         int8_t *q = scale ? qkv__arena_alloc(e->scratch, m * t.blocks * t.block) : NULL;
-        if (!q)
+        if (!q) {
+            qkv__arena_release(e->scratch, mark);
             return;
+        }
         round_rows(e, &t, q, scale);
         t.q = q;
         t.q_scale = scale;

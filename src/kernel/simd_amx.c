@@ -8,11 +8,10 @@
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
+#include "kernel/simd_tiles.h"
 #include "kernel/simd_words.h"
 
 enum {
-    SIDE = 16, DEPTH = 32,          /* of a tile: rows or columns, numbers along k */
-    TILE = SIDE * DEPTH / 2,        /* its words, each two numbers that follow along k */
     BLOCK_M = 256, BLOCK_N = 256,   /* a block of c */
     BLOCK_K = 384,                  /* at most, between visits to c: 24 KB of op(b) stay in L1 */
     RUN = 64,                       /* tiles that a thread packs at a time */
@@ -22,8 +21,7 @@ enum {
 static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
 
 static size_t simd_amx_at_most(size_t n, size_t most) { return n < most ? n : most; }
-static size_t simd_amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
-static size_t panels_of(size_t lanes) { return 2 * simd_amx_units(lanes, 2 * SIDE); }
+static size_t panels_of(size_t lanes) { return 2 * units_of(lanes, 2 * SIDE); }
 
 /* ---- layout ------------------------------------------------------------------------------- */
 
@@ -41,14 +39,12 @@ typedef struct {
 static void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
 {
     size_t lanes = o->lanes > i ? simd_amx_at_most(o->lanes - i, SIDE) : 0;
-    size_t k = simd_amx_at_most(o->k - p, DEPTH), low = simd_amx_at_most(k, VF);
+    size_t k = simd_amx_at_most(o->k - p, DEPTH);
     vf word[VF];
     for (size_t r = 0; r < SIDE; r++) {
         word[r] = vf_zero();
         if (o->along && r < lanes) {
-            const float *from = o->x + (i + r) * o->ld + p;
-            vf first = vf_get(from, low), second = k > low ? vf_get(from + VF, k - low) : vf_zero();
-            word[r] = (vf)_mm512_cvtne2ps_pbh(second, first);
+            word[r] = (vf)tile_row(o->x + (i + r) * o->ld + p, k);
         } else if (!o->along && 2 * r < k && lanes) {
             const float *from = o->x + (p + 2 * r) * o->ld + i;
             vf first = vf_get(from, lanes);
@@ -63,21 +59,6 @@ static void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
 }
 
 /* ---- tiles of c --------------------------------------------------------------------------- */
-
-/* The shapes of all eight tile registers: 16 rows of 64 bytes. */
-static void configure_tiles(void)
-{
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shape.row_bytes[i] = 64;
-        shape.rows[i] = SIDE;
-    }
-    _tile_loadconfig(&shape);
-}
 
 /* The product as all threads see it. */
 typedef struct {
@@ -161,7 +142,7 @@ static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, si
     LOAD_SUMS(2, &t[2]);
     LOAD_SUMS(3, &t[3]);
     const bool fetch = t[0].from != t[0].to && t[3].rows == SIDE && t[3].columns == SIDE;
-    const size_t rows = fetch ? simd_amx_units(2 * SIDE, end - p) : 0; /* a step */
+    const size_t rows = fetch ? units_of(2 * SIDE, end - p) : 0; /* a step */
     const float *next = t[0].c;
     for (; p < end; p++) {
         for (size_t r = 0; r < rows; r++, next += j->g->ldc) {
@@ -203,13 +184,13 @@ static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
 static size_t runs_of(const operand *o)
 {
     return (o->along ? o->panels : o->depth) *
-           simd_amx_units(o->along ? o->depth : o->panels, RUN);
+           units_of(o->along ? o->depth : o->panels, RUN);
 }
 
 /* Tiles that follow each other in the order in which memory has their numbers. */
 static void pack_run(const operand *o, size_t run)
 {
-    const size_t length = o->along ? o->depth : o->panels, runs = simd_amx_units(length, RUN);
+    const size_t length = o->along ? o->depth : o->panels, runs = units_of(length, RUN);
     const size_t line = run / runs, from = run % runs * RUN;
     for (size_t i = from; i < simd_amx_at_most(length, from + RUN); i++) {
         size_t panel = o->along ? line : i, p = o->along ? i : line;
@@ -228,11 +209,11 @@ static void pack_both(const qkv_exec *e, const operand *a, const operand *b)
 
 static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
 {
-    size_t across = simd_amx_units(j->g->n, BLOCK_N);
-    size_t blocks = simd_amx_units(j->g->m, BLOCK_M) * across;
+    size_t across = units_of(j->g->n, BLOCK_N);
+    size_t blocks = units_of(j->g->m, BLOCK_M) * across;
 #pragma omp parallel num_threads(e->threads) default(none) shared(j, across, blocks)
     {
-        configure_tiles();
+        configure_tiles(SIDE, ROW_BYTES);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < blocks; i++)
             simd_amx_block(j, i / across * BLOCK_M, i % across * BLOCK_N);
@@ -244,7 +225,7 @@ static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
 static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const float *b,
                              const qkv_k_gemm_args *g)
 {
-    const size_t depth = simd_amx_units(g->k, DEPTH);
+    const size_t depth = units_of(g->k, DEPTH);
     operand left = {a, g->lda, g->m, g->k, !g->ta, true, panels_of(g->m), depth, NULL};
     operand right = {b, g->ldb, g->n, g->k, g->tb, false, panels_of(g->n), depth, NULL};
     qkv__mark mark = qkv__arena_mark(e->scratch);
@@ -253,8 +234,8 @@ static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const 
                                                                 sizeof *right.tiles)
                              : NULL;
     if (right.tiles && !e->meta) {
-        size_t visits = simd_amx_units(depth, BLOCK_K / DEPTH);
-        simd_amx_job j = {c, left.tiles, right.tiles, g, depth, simd_amx_units(depth, visits)};
+        size_t visits = units_of(depth, BLOCK_K / DEPTH);
+        simd_amx_job j = {c, left.tiles, right.tiles, g, depth, units_of(depth, visits)};
         pack_both(e, &left, &right);
         multiply_blocks(e, &j);
     }
@@ -272,7 +253,7 @@ static void multiply_halves(const qkv_exec *e, float *c, const float *a, const f
     qkv_k_gemm_args first = *g, second = *g;
     size_t *half = g->k >= longest ? &first.k : g->m == longest ? &first.m : &first.n;
     size_t *rest = g->k >= longest ? &second.k : g->m == longest ? &second.m : &second.n;
-    *half = simd_amx_units(*half / 2, BLOCK_M) * BLOCK_M;
+    *half = units_of(*half / 2, BLOCK_M) * BLOCK_M;
     *rest -= *half;
     simd_amx_gemm(e, c, a, b, &first);
     if (half == &first.k) {

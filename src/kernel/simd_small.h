@@ -1,16 +1,16 @@
 /* simd_small.h - y = x w^T + bias with weights in fewer bits, once for all ways to multiply bytes.
  *
- * A tile of y stays in registers while k runs: some rows of x, whose numbers are broadcast, meet
- * some groups of rows of w. Of integers the sums of a block are exact, in 32 bits, and then join
- * the tile's sums times the scale of x's block. The groups of a tile are not neighbours: a thread
- * cuts its part of w into as many runs and goes through them side by side, so that memory is read
- * in a few long streams (simd_gemv.c). Rows of x that fit the second cache meet all of w before the
- * next do.
+ * A tile of y, some rows of x by some groups of rows of w, stays in registers while k runs; the
+ * numbers of x are broadcast. The sum over a block of integers is exact, in 32 bits; times the
+ * scale of x's block it is added to the tile's sums. The groups of a tile are not neighbours: a
+ * thread cuts its part of w into as many runs and goes through them side by side, so that memory is
+ * read in a few long streams (simd_gemv.c). As many rows of x as fit the second cache are
+ * multiplied with all of w before the next.
  *
- * A file that includes this has defined small_line (16 rows' words as they are multiplied),
- * small_dot8 and small_dot4 (adds products of four bytes each), small_real, small_scales (of 4
- * bits), small_put (VF integers as bytes), and SMALL_OFFSET8, what small_line leaves in bytes of 8
- * bits. */
+ * A file that includes this has defined small_line (a vector of a line, ready for small_dot),
+ * small_dot8 and small_dot4 (add the products of four bytes in each lane), small_real,
+ * small_scales (of 4 bits), small_put (stores VF integers as bytes), and SMALL_OFFSET8, the offset
+ * that bytes of 8 bits still have after small_line. */
 #ifndef QKV_KERNEL_SIMD_SMALL_H
 #define QKV_KERNEL_SIMD_SMALL_H
 
@@ -21,7 +21,7 @@
 /* Rows and groups of a tile, of few rows of x and of more, and vectors of a group: both kinds of
  * sums must fit the registers, of which AVX-512 has twice as many. */
 enum {
-    FEW = VF == 16 ? 2 : 1, FEW_GROUPS = VF == 16 ? 4 : 2, /* as many sums as .. */
+    FEW = VF == 16 ? 2 : 1, FEW_GROUPS = VF == 16 ? 4 : 2,
     MR = VF == 16 ? 6 : 2, GROUPS = VF == 16 ? 2 : 1,
     GROUP_V = QKV_K_PACKED / VF, NV = FEW_GROUPS * GROUP_V
 };
@@ -259,8 +259,10 @@ static void simd_small_small(const qkv_exec *e, float *y, size_t ldy, const floa
         t.padded = qkv__small_padded(w);
         t.block = qkv__small_kinds[w->type].block;
         t.blocks = t.padded / t.block;
-        if (!small_take_memory(e, &t))
+        if (!small_take_memory(e, &t)) {
+            qkv__arena_release(e->scratch, mark);
             return;
+        }
         small_round_rows(e, &t);
     }
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;

@@ -1,14 +1,14 @@
 /* simd_small_amx.c - products with weights in fewer bits by AMX, for several rows of x.
  *
- * The lines of 16 rows of w are what the second operand of a tile product has to be: 16 lines of
- * bf16 are 32 numbers along k, 16 of 8 bits 64 numbers, one block. They are read where they lie;
- * 4 bits are spread to bytes, a group at a time. The first operand is x, rounded and laid out in
- * tiles of 16 rows once.
+ * The first operand of a tile product is x, which is rounded and laid out in tiles of 16 rows once.
+ * The second is w: 16 lines of a group (small.h) have the layout of a tile already, 32 numbers
+ * along k in bf16, a block of 64 in 8 bits. Tiles are loaded from where the lines lie; 4 bits are
+ * unpacked to bytes first, a group at a time.
  *
- * Integers: a tile's products are the sums of a block, which join the sums of y as in simd_small.h,
- * with the same bits. bf16: x is rounded to bf16 too, and a tile of y is summed over STEP tiles
- * along k at a time, so that what two groups have of them stays in the first cache while all rows
- * of a block meet it. */
+ * Integers: a tile product is the exact sum over a block. It is scaled and added to y's sums as in
+ * simd_small.h, so the bits are the same. bf16: x is rounded to bf16 too. A tile of y is summed
+ * over STEP tiles along k at a time: those of two groups stay in the first cache while every row
+ * of a block of x is multiplied with them. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
@@ -17,12 +17,11 @@
 #include "kernel/simd_small_vnni.h"
 
 #include "kernel/simd_small_round.h"
+#include "kernel/simd_tiles.h"
 
 enum {
-    SIDE = 16, DEPTH = 32,    /* of a tile of bf16: rows, numbers along k */
-    TILE = 1024,              /* its bytes, and those of a tile of sums */
     STEP = 12, MOST_ROWS = 256,
-    FETCH = 8192,             /* bytes of w, read where it lies, that are fetched ahead */
+    FETCH = 8192,             /* bytes of w that are fetched ahead: it is far away */
     AHEAD = 4                 /* tiles of integers that are multiplied before they are summed */
 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
@@ -43,27 +42,10 @@ typedef struct {
     size_t aside_bytes;
 } amx_job;
 
-/* Half of a tile's rows do for x, which is of integers. */
+/* Are half of a tile's rows enough for x in 8 bits? */
 static bool few_rows(const amx_job *t)
 {
     return t->m <= SIDE / 2 && t->w->type != QKV_K_BF16;
-}
-
-static size_t amx_units(size_t n, size_t unit) { return (n + unit - 1) / unit; }
-
-/* The shapes of the tile registers: 0 to 3 sums, 4 and 5 of x, both of `rows` rows; 6, 7 of w. */
-static void configure_small_tiles(size_t block, size_t rows)
-{
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shape.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? block : 64);
-        shape.rows[i] = (uint8_t)(i >= 6 ? block / 4 : rows);
-    }
-    _tile_loadconfig(&shape);
 }
 
 /* ---- x ------------------------------------------------------------------------------------- */
@@ -71,21 +53,17 @@ static void configure_small_tiles(size_t block, size_t rows)
 /* Tile p along k of rows i .. i+15, in bf16; 0 beyond x. */
 static void amx_round_bf16(const amx_job *t, size_t tile, size_t p)
 {
-    unsigned char *to = t->q + (tile * t->depth + p) * TILE;
-    size_t left = t->w->k - p * DEPTH, low = small_at_most(left, VF);
-    size_t high = small_at_most(left - low, VF);
-    for (size_t r = 0; r < SIDE; r++, to += 64) {
-        vf first = vf_zero(), second = vf_zero();
-        if (tile * SIDE + r < t->m) {
-            const float *from = t->x + (tile * SIDE + r) * t->ldx + p * DEPTH;
-            first = vf_get(from, low);
-            second = high ? vf_get(from + VF, high) : vf_zero();
-        }
-        _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+    unsigned char *to = t->q + (tile * t->depth + p) * TILE_BYTES;
+    const size_t k = small_at_most(t->w->k - p * DEPTH, DEPTH);
+    for (size_t r = tile * SIDE; r < (tile + 1) * SIDE; r++, to += ROW_BYTES) {
+        __m512i row = _mm512_setzero_si512();
+        if (r < t->m)
+            row = tile_row(t->x + r * t->ldx + p * DEPTH, k);
+        _mm512_storeu_si512(to, row);
     }
 }
 
-/* The same in 8 bits: a block. */
+/* Block b along k of the tile's rows, in 8 bits. */
 static void amx_round_bytes(const amx_job *t, size_t tile, size_t b)
 {
     const size_t at = tile * t->depth + b, block = t->x_tile / SIDE;
@@ -114,12 +92,13 @@ static void amx_round(const amx_job *t, size_t team)
 
 /* ---- integers ------------------------------------------------------------------------------ */
 
-/* A group's integers as bytes with a sign. */
+/* to = a group's integers, as signed bytes. */
 static void amx_spread(unsigned char *to, const unsigned char *line, size_t bytes,
                        qkv_k_small_type type)
 {
     const vi offset = _mm512_set1_epi8((char)qkv__small_kinds[type].offset);
     for (size_t i = 0; i < bytes; i += QKV__SMALL_LINE, to += QKV__SMALL_LINE) {
+        __builtin_prefetch(line + FETCH + i);
         vi words = small_line(line + i, type);
         if (type == QKV_K_INT4) {
             _mm512_storeu_si512(to, _mm512_sub_epi8(small_low(words), offset));
@@ -130,8 +109,8 @@ static void amx_spread(unsigned char *to, const unsigned char *line, size_t byte
     }
 }
 
-/* Products of a tile of x with one of w that follows `line`, as integers at `to`. A tile that was
- * stored is slow to read at once: others are begun meanwhile. */
+/* to = the product of the tile at x and the tile of w at `line`, as integers. Reading a tile right
+ * after it was stored stalls: callers make several products before they read the first. */
 #define AMX_PRODUCT(n, to, x, block, line, SPREAD)                                                 \
     do {                                                                                          \
         _tile_zero(n);                                                                            \
@@ -144,14 +123,14 @@ static void amx_spread(unsigned char *to, const unsigned char *line, size_t byte
         _tile_stored(n, to, 64);                                                                  \
     } while (0)
 
-/* Those of `count` blocks, at most AHEAD. */
+/* The products of `count` <= AHEAD blocks. */
 QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x,
                           const unsigned char *line, size_t count, const size_t block,
                           const bool SPREAD)
 {
     const size_t step = SIDE * block;
     for (size_t i = 0; !SPREAD && i < count * step; i += 64)
-        __builtin_prefetch(line + FETCH + i); /* w is far away */
+        __builtin_prefetch(line + FETCH + i); /* else amx_spread did */
     AMX_PRODUCT(0, to[0], x, block, line, SPREAD);
     if (count > 1)
         AMX_PRODUCT(1, to[1], x + step, block, line + step, SPREAD);
@@ -161,7 +140,7 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
         AMX_PRODUCT(3, to[3], x + 3 * step, block, line + 3 * step, SPREAD);
 }
 
-/* sum (ROWS) += the products of block b of tile's rows. */
+/* sum (ROWS) += the scaled products of the tile's rows in block b. */
 QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products, size_t tile,
                          size_t g, size_t b, const qkv_k_small_type TYPE, const bool SPREAD,
                          const size_t ROWS)
@@ -181,8 +160,8 @@ QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products
     }
 }
 
-/* sum (ROWS) = products of a tile of x and group g, whose bytes are `line`: with a sign if SPREAD,
- * else as they are in memory. */
+/* sum (ROWS) += the product of a tile of x and group g, whose bytes lie at `line`: signed if
+ * SPREAD, else with their offset, as they are in memory. */
 QKV_INLINE void amx_blocks(const amx_job *t, vf sum[SIDE], size_t tile, size_t g,
                            const unsigned char *line, const qkv_k_small_type TYPE,
                            const bool SPREAD, const size_t ROWS)
@@ -228,7 +207,8 @@ QKV_INLINE void amx_integers(const amx_job *t, size_t tile, size_t g, const unsi
     }
 }
 
-/* With one tile of rows, or few, bytes are not worth being written anew. */
+/* Groups g0 .. g1-1 for tiles first .. end-1 of x. For one tile of rows, or half of one, int8 is
+ * multiplied where it lies: unpacking would not pay. */
 static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                        unsigned char *aside)
 {
@@ -237,6 +217,7 @@ static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, si
         const unsigned char *line = (const unsigned char *)t->w->words + g * t->group_bytes;
         if (!whole || end - first > 1)
             amx_spread(aside, line, t->group_bytes, t->w->type);
+        tiles_fence();
         for (size_t tile = first; tile < end; tile++)
             if (!whole && few)
                 amx_integers(t, tile, g, aside, QKV_K_INT4, true, SIDE / 2);
@@ -253,7 +234,7 @@ static void amx_groups(const amx_job *t, size_t first, size_t end, size_t g0, si
 
 /* ---- bf16 ---------------------------------------------------------------------------------- */
 
-/* Two groups of w, whose last tile along k, if it is not whole, is filled up aside. */
+/* Two groups of w. A last tile along k that is not whole is copied and filled up with zeros. */
 typedef struct {
     const unsigned char *words[2];
     unsigned char *last[2];
@@ -262,30 +243,30 @@ typedef struct {
 
 static amx_pair amx_take_pair(const amx_job *t, size_t g, size_t g1, unsigned char *aside)
 {
-    amx_pair p = {.whole = t->group_bytes / TILE};
+    amx_pair p = {.whole = t->group_bytes / TILE_BYTES};
     for (size_t i = 0; i < 2; i++) {
         size_t group = g + i < g1 ? g + i : g;
         p.words[i] = (const unsigned char *)t->w->words + group * t->group_bytes;
-        p.last[i] = aside + i * TILE;
-        memset(p.last[i], 0, TILE);
-        memcpy(p.last[i], p.words[i] + p.whole * TILE, t->group_bytes % TILE);
+        p.last[i] = aside + i * TILE_BYTES;
+        memset(p.last[i], 0, TILE_BYTES);
+        memcpy(p.last[i], p.words[i] + p.whole * TILE_BYTES, t->group_bytes % TILE_BYTES);
     }
     return p;
 }
 
-/* sums, four tiles, [+]= rows of two tiles of x by two groups, from tile p along k to end - 1. */
+/* sums, four tiles, [+]= two tiles of x times two groups, tiles p .. end-1 along k. */
 static void amx_square(const amx_job *t, const amx_pair *w, size_t tile, const float *y,
                        float *sums, size_t p, size_t end)
 {
-    const unsigned char *x = t->q + tile * t->depth * TILE, *below = x + t->depth * TILE;
-    enum { NUMBERS = TILE / 4 };
+    const size_t across = t->depth * TILE_BYTES;
+    const unsigned char *x = t->q + tile * across, *below = x + across;
     for (size_t r = 0; r < 2 * SIDE && end == t->depth && tile * SIDE + r < t->m; r++)
         __builtin_prefetch(y + r * t->ldy, 1); /* it is far away */
     if (p) {
         _tile_loadd(0, sums, 64);
-        _tile_loadd(1, sums + NUMBERS, 64);
-        _tile_loadd(2, sums + 2 * NUMBERS, 64);
-        _tile_loadd(3, sums + 3 * NUMBERS, 64);
+        _tile_loadd(1, sums + TILE, 64);
+        _tile_loadd(2, sums + 2 * TILE, 64);
+        _tile_loadd(3, sums + 3 * TILE, 64);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -293,25 +274,25 @@ static void amx_square(const amx_job *t, const amx_pair *w, size_t tile, const f
         _tile_zero(3);
     }
     for (; p < end; p++) {
-        _tile_loadd(4, x + p * TILE, 64);
-        _tile_loadd(6, p < w->whole ? w->words[0] + p * TILE : w->last[0], 64);
+        _tile_loadd(4, x + p * TILE_BYTES, 64);
+        _tile_loadd(6, p < w->whole ? w->words[0] + p * TILE_BYTES : w->last[0], 64);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, p < w->whole ? w->words[1] + p * TILE : w->last[1], 64);
+        _tile_loadd(7, p < w->whole ? w->words[1] + p * TILE_BYTES : w->last[1], 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, below + p * TILE, 64);
+        _tile_loadd(5, below + p * TILE_BYTES, 64);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, sums, 64);
-    _tile_stored(1, sums + NUMBERS, 64);
-    _tile_stored(2, sums + 2 * NUMBERS, 64);
-    _tile_stored(3, sums + 3 * NUMBERS, 64);
+    _tile_stored(1, sums + TILE, 64);
+    _tile_stored(2, sums + 2 * TILE, 64);
+    _tile_stored(3, sums + 3 * TILE, 64);
 }
 
 /* y = four tiles of sums + bias. */
 static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const float *sums)
 {
-    for (size_t i = 0; i < 4; i++, sums += SIDE * SIDE) {
+    for (size_t i = 0; i < 4; i++, sums += TILE) {
         size_t row = (tile + i / 2) * SIDE, at = (g + i % 2) * SIDE;
         if (row >= t->m || g + i % 2 >= g1)
             continue;
@@ -325,13 +306,14 @@ static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const
 static void amx_groups_bf16(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                             unsigned char *aside)
 {
-    size_t visits = amx_units(t->depth, STEP), step = amx_units(t->depth, visits);
-    float *sums = (float *)(void *)(aside + 2 * TILE);
+    size_t visits = units_of(t->depth, STEP), step = units_of(t->depth, visits);
+    float *sums = (float *)(void *)(aside + 2 * TILE_BYTES);
     for (size_t g = g0; g < g1; g += 2) {
         const amx_pair w = amx_take_pair(t, g, g1, aside);
+        tiles_fence();
         for (size_t p = 0; p < t->depth; p += step)
             for (size_t tile = first; tile < end; tile += 2) {
-                float *at = sums + (tile - first) / 2 * TILE;
+                float *at = sums + (tile - first) / 2 * 4 * TILE;
                 size_t stop = small_at_most(t->depth, p + step);
                 amx_square(t, &w, tile, t->y + tile * SIDE * t->ldy + g * SIDE, at, p, stop);
                 if (stop == t->depth)
@@ -346,7 +328,8 @@ static bool amx_take_memory(const qkv_exec *e, amx_job *t, size_t rows, size_t t
 {
     const bool integers = t->w->type != QKV_K_BF16;
     size_t count = integers ? t->tiles * t->depth * SIDE : 1;
-    t->aside_bytes = integers ? qkv__small_padded(t->w) * SIDE : (2 + 2 * rows / SIDE) * TILE;
+    t->aside_bytes =
+        integers ? qkv__small_padded(t->w) * SIDE : (2 + 2 * rows / SIDE) * TILE_BYTES;
     t->q = qkv__arena_alloc(e->scratch, t->tiles * t->depth * t->x_tile);
     t->scale = t->q ? qkv__arena_alloc(e->scratch, count * sizeof *t->scale) : NULL;
     t->start = t->scale ? qkv__arena_alloc(e->scratch, count * sizeof *t->start) : NULL;
@@ -357,13 +340,13 @@ static bool amx_take_memory(const qkv_exec *e, amx_job *t, size_t rows, size_t t
 /* A block of rows with some groups; each is one thread's. */
 static void amx_share(const amx_job *t, size_t team, size_t rows, size_t run)
 {
-    size_t across = amx_units(t->groups, run), tiles = rows / SIDE;
-    size_t count = amx_units(t->tiles, tiles) * across;
+    size_t across = units_of(t->groups, run), tiles = rows / SIDE;
+    size_t count = units_of(t->tiles, tiles) * across;
 #pragma omp parallel num_threads((int)team) if (team > 1) default(none)                            \
     shared(t, across, tiles, count, run)
     {
         unsigned char *aside = t->aside + (size_t)omp_get_thread_num() * t->aside_bytes;
-        configure_small_tiles(t->x_tile / SIDE, few_rows(t) ? SIDE / 2 : SIDE);
+        configure_tiles(few_rows(t) ? SIDE / 2 : SIDE, t->x_tile / SIDE);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
             size_t first = i / across * tiles, end = small_at_most(t->tiles, first + tiles);
@@ -381,13 +364,13 @@ static void simd_small_amx_many(const qkv_exec *e, float *y, size_t ldy, const f
                  .groups = qkv__small_groups(w), .group_bytes = qkv__small_group_bytes(w)};
     const bool bf16 = w->type == QKV_K_BF16;
     size_t block = bf16 ? DEPTH : qkv__small_kinds[w->type].block;
-    t.tiles = bf16 ? 2 * amx_units(m, 2 * SIDE) : amx_units(m, SIDE);
-    t.depth = amx_units(w->k, block);
+    t.tiles = bf16 ? 2 * units_of(m, 2 * SIDE) : units_of(m, SIDE);
+    t.depth = units_of(w->k, block);
     t.x_tile = SIDE * block * (bf16 ? 2 : 1);
     size_t fit = x_bytes / (t.depth * t.x_tile) / 2 * 2 * SIDE;
     size_t rows = small_at_most(fit ? fit : 2 * SIDE, MOST_ROWS);
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;
-    size_t run = 2 * amx_units(t.groups, 16 * team);
+    size_t run = 2 * units_of(t.groups, 16 * team);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     if (amx_take_memory(e, &t, rows, team)) {
         amx_round(&t, team);

@@ -8,8 +8,8 @@
 #include "kernel/simd.h"
 #include "kernel/small.h"
 
-/* Where a block of x goes, its scale, and with what sums of its products begin: words of w are
- * integers plus an offset, and what that adds is known from x alone. */
+/* Where a block of x goes, its scale, and what sums of its products start from: w's bytes have an
+ * offset, which would add offset * (the sum of the block's integers) to every sum. */
 typedef struct {
     int8_t *q;
     float *scale;
@@ -18,7 +18,7 @@ typedef struct {
 
 static inline size_t small_at_most(size_t n, size_t most) { return n < most ? n : most; }
 
-/* What small_line leaves on integers of a type. */
+/* The offset that integers of this type still have after small_line. */
 static inline int small_offset(qkv_k_small_type type)
 {
     return type == QKV_K_INT8 ? SMALL_OFFSET8 : qkv__small_kinds[type].offset;

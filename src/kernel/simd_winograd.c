@@ -7,8 +7,8 @@
 enum {
     LANES = 16,        /* channels come in multiples of it: whole vectors of every set */
     LEAST_CHANNELS = 32,
-    /* Of all images: fewer do not pay for the windows' transform. To transform them for forward
-     * passes they are turned round in memory too. */
+    /* Tiles of all images: fewer do not pay for transforming the windows. The forward pass also
+     * transposes them, so it needs more. */
     LEAST_TILES = 64, LEAST_FORWARD = 320,
     BLOCK = 6144       /* tiles x channels of a block, about */
 };
@@ -30,7 +30,7 @@ static bool suits_winograd(const qkv_k_conv_args *a, size_t least)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* Four numbers of three, by G. */
+/* to = G (g0, g1, g2). */
 QKV_INLINE void by_g(vf to[SIDE], vf g0, vf g1, vf g2)
 {
     vf half = vf_set1(0.5f), ends = (g0 + g2) * half;
@@ -66,7 +66,7 @@ static float *window_at(float *u, size_t inputs, size_t column)
     return u + column / PANEL * PLACES * inputs * PANEL + column % PANEL;
 }
 
-/* w (N, 3, 3, C), C inputs, N columns: what is VF neighbours in w lies PANEL apart in u. */
+/* u from w (N, 3, 3, C), C inputs, N columns. Neighbouring channels of w lie PANEL apart in u. */
 static void windows_forward(const qkv_exec *e, float *u, const float *w, size_t N, size_t C)
 {
 #pragma omp parallel for num_threads(e->threads) default(none) shared(u, w, N, C)
@@ -120,7 +120,7 @@ typedef struct {
 static size_t patches_step(const convolution *k) { return k->rows * k->p.C + SKEW; }
 static size_t outputs_step(const convolution *k) { return k->rows * PANEL + SKEW; }
 
-/* Two numbers of four, by A'. */
+/* to = A' (m0, m1, m2, m3). */
 QKV_INLINE void by_a(vf to[2], vf m0, vf m1, vf m2, vf m3)
 {
     to[0] = m0 + m1 + m2;
@@ -151,7 +151,7 @@ QKV_INLINE void put_tile(const convolution *k, const float *m, size_t tile, size
     }
 }
 
-/* A block of tiles at some of the columns. space: of patches, then of products. */
+/* One block of tiles, some columns. space holds the patches, then the products. */
 static void winograd_item(const convolution *k, size_t item, float *space)
 {
     const plane *p = &k->p;
@@ -174,8 +174,8 @@ static void winograd_item(const convolution *k, size_t item, float *space)
     }
 }
 
-/* Blocks and parts. What is computed does not depend on either, so the bits do not depend on the
- * team. */
+/* Chooses blocks and parts, so that the team has work. Every sum lies within one of each: the bits
+ * do not depend on the team. */
 static void winograd_cut(convolution *k, size_t team)
 {
     const plane *p = &k->p;
@@ -204,10 +204,21 @@ static void winograd_run(const qkv_exec *e, convolution *k)
     }
 }
 
-static float *winograd_windows(const qkv_exec *e, size_t inputs, size_t columns)
+typedef void windows_fn(const qkv_exec *e, float *u, const float *w, size_t N, size_t C);
+
+/* k, whose windows are w (N, 3, 3, C) as `windows` transforms them. */
+static void winograd_with(const qkv_exec *e, convolution *k, windows_fn *windows, const float *w,
+                          size_t N, size_t C)
 {
-    return qkv__arena_alloc(e->scratch, window_panels(columns) * PLACES * inputs * PANEL *
-                                            sizeof(float));
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    float *u = qkv__arena_alloc(e->scratch, window_panels(k->p.N) * PLACES * k->p.C * PANEL *
+                                                sizeof *u);
+    if (u) {
+        windows(e, u, w, N, C);
+        k->u = u;
+        winograd_run(e, k);
+    }
+    qkv__arena_release(e->scratch, mark);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------ */
@@ -215,17 +226,11 @@ static float *winograd_windows(const qkv_exec *e, size_t inputs, size_t columns)
 static void winograd_conv(const qkv_exec *e, float *y, const float *x, const float *w,
                           const float *bias, const qkv_k_conv_args *a)
 {
-    if (!suits_winograd(a, LEAST_FORWARD)) {
+    convolution k = {.p = plane_of(a), .y = y, .x = x, .bias = bias};
+    if (suits_winograd(a, LEAST_FORWARD))
+        winograd_with(e, &k, windows_forward, w, a->N, a->C);
+    else
         winograd_else.conv(e, y, x, w, bias, a);
-        return;
-    }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    float *u = winograd_windows(e, a->C, a->N);
-    if (u) {
-        windows_forward(e, u, w, a->N, a->C);
-        winograd_run(e, &(convolution){.p = plane_of(a), .y = y, .x = x, .u = u, .bias = bias});
-    }
-    qkv__arena_release(e->scratch, mark);
 }
 
 /* A convolution of dy with the windows turned round. */
@@ -233,20 +238,13 @@ static void winograd_data(const qkv_exec *e, float *dx, const float *dy, const f
                           const qkv_k_conv_args *a, bool acc)
 {
     const qkv_k_conv_args back = {.B = a->B, .H = a->OH, .W = a->OW, .C = a->N, .N = a->C,
-                                  .KH = a->KH, .KW = a->KW, .OH = a->H, .OW = a->W, .stride = 1,
-                                  .top = WINDOW - 1 - a->top, .left = WINDOW - 1 - a->left};
-    if (!suits_winograd(a, LEAST_TILES)) {
+                                  .OH = a->H, .OW = a->W, .top = WINDOW - 1 - a->top,
+                                  .left = WINDOW - 1 - a->left};
+    convolution k = {.p = plane_of(&back), .y = dx, .x = dy, .acc = acc};
+    if (suits_winograd(a, LEAST_TILES))
+        winograd_with(e, &k, windows_backward, w, a->N, a->C);
+    else
         winograd_else.data(e, dx, dy, w, a, acc);
-        return;
-    }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    float *u = winograd_windows(e, a->N, a->C);
-    if (u) {
-        windows_backward(e, u, w, a->N, a->C);
-        winograd_run(e, &(convolution){.p = plane_of(&back), .y = dx, .x = dy, .u = u,
-                                       .acc = acc});
-    }
-    qkv__arena_release(e->scratch, mark);
 }
 
 static void winograd_dw(const qkv_exec *e, float *dw, const float *dy, const float *x,

@@ -8,7 +8,7 @@
  *                                                               0 -1  1  0       1/2-1/2 1/2
  *                                                               0  1  0 -1        0   0   1
  * ' transposes, . multiplies number by number. Over channels each of the 16 numbers becomes a
- * product of matrices, tiles x channels times channels x outputs. What loss makes of g is
+ * product of matrices, tiles x channels times channels x outputs. The gradient of g is
  *     dg = G' (sum over tiles of (A dy A') . (B' d B)) G. */
 #ifndef QKV_SIMD_WINOGRAD_PARTS_H
 #define QKV_SIMD_WINOGRAD_PARTS_H
@@ -47,7 +47,7 @@ static inline place place_of(const plane *p, size_t tile)
                    in_image % p->across * 2};
 }
 
-/* The pixels of a tile's patch; NULL: beside the image. Whether none is. */
+/* The pixels of a tile's patch, NULL outside the image. Returns whether all are inside. */
 static inline bool patch_pixels(const float *at[PLACES], const float *x, const plane *p,
                                 size_t tile)
 {
@@ -67,7 +67,7 @@ QKV_INLINE vf pixel_get(const float *at, size_t c, bool whole)
     return whole || at ? vf_load(at + c) : vf_zero();
 }
 
-/* Four numbers of a patch's column or row, by B'. */
+/* to = B' (d0, d1, d2, d3). */
 QKV_INLINE void by_b(vf to[SIDE], vf d0, vf d1, vf d2, vf d3)
 {
     to[0] = d0 - d2;
@@ -113,8 +113,8 @@ static inline void patches(float *v, size_t step, const float *x, const plane *p
 }
 
 #define winograd_weights QKV_SIMD(qkv__winograd_weights)
-/* dw (N, 3, 3, C) = [+=] what x and dy make of it; false: the scratch is used up. */
-bool winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
+/* dw (N, 3, 3, C) = [+=] the windows' gradient. */
+void winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
                       const plane *p, bool acc);
 
 #endif

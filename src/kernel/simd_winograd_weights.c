@@ -10,7 +10,7 @@
 enum {
     INPUTS = 128,   /* of an item, at most */
     TILES = 8 * MR, /* of a block: how many are added up in registers */
-    ITEMS = 16      /* to make of few channels, for the teams there are */
+    ITEMS = 16      /* wanted where channels are few, so that a team has work */
 };
 
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
 
 static const size_t deltas_step = TILES * ACROSS + SKEW, pixels_step = TILES * INPUTS + SKEW;
 
-/* Two numbers to four, by A. */
+/* to = A (y0, y1). */
 QKV_INLINE void along_a(vf to[SIDE], vf y0, vf y1)
 {
     to[0] = y0;
@@ -84,7 +84,7 @@ static void weights_item(const gradient *k, size_t item, float *space)
     }
 }
 
-/* Four numbers to three, by G'. */
+/* to = G' (s0, s1, s2, s3). */
 QKV_INLINE void along_g(vf to[WINDOW], vf s0, vf s1, vf s2, vf s3)
 {
     vf half = vf_set1(0.5f), ends = (s1 + s2) * half;
@@ -124,14 +124,14 @@ static void weights_cut(gradient *k)
     k->across = (p->C + INPUTS - 1) / INPUTS;
     size_t blocks = (p->tiles + TILES - 1) / TILES;
     size_t wanted = (ITEMS + k->down * k->across - 1) / (k->down * k->across);
-    /* so many that their sums take less than half of both images, four pixels a tile */
+    /* at most so many that their sums take half of the memory of x and dy, 4 pixels a tile */
     size_t most = p->tiles * 4 * (p->C + p->N) / (2 * PLACES * p->C * p->N);
     wanted = !most ? 1 : at_most(wanted, most);
     k->length = (blocks + wanted - 1) / wanted * TILES;
     k->segments = (p->tiles + k->length - 1) / k->length;
 }
 
-bool winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
+void winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
                       const plane *p, bool acc)
 {
     gradient k = {.p = *p, .x = x, .dy = dy};
@@ -154,5 +154,4 @@ bool winograd_weights(const qkv_exec *e, float *dw, const float *dy, const float
         }
     }
     qkv__arena_release(e->scratch, mark);
-    return k.sums && space;
 }

@@ -9,11 +9,11 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
-/* Rows that are enough for AMX, by the type of weights, of which 4 bits are spread to bytes first;
- * and for the ways that make a copy of w. */
+/* Least rows of x for AMX, by the type of weights (4 bits are unpacked to bytes first), and for the
+ * ways that widen w. */
 static const size_t amx_rows[] = {[QKV_K_BF16] = 4, [QKV_K_INT8] = 4, [QKV_K_INT4] = 32};
 enum { WIDE_ROWS = 64 };
-enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* of a copy: most numbers, least columns */
+enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* widened at a time: at most, at least */
 /* The product timed, and how often: the best counts. */
 enum { TIMED_ROWS = 128, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
 
@@ -25,7 +25,7 @@ typedef struct {
     size_t m;
 } small_operands;
 
-/* As f32 or bf16 matrices of some columns of y at a time. */
+/* Widens w for some columns of y at a time and multiplies as f32 or bf16 is. */
 static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_operands *o)
 {
     size_t K = o->w->k, N = o->w->n, most = WIDE_NUMBERS / K / QKV_K_PACKED * QKV_K_PACKED;
@@ -44,7 +44,7 @@ static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_o
     return wide;
 }
 
-/* The way `kind`; false: no memory. */
+/* Multiplies in that way; false: no memory. */
 static bool small_multiply(qkv__small_way way, const qkv_kernels *k, const qkv_exec *e,
                            const small_operands *o)
 {
@@ -57,7 +57,7 @@ static bool small_multiply(qkv__small_way way, const qkv_kernels *k, const qkv_e
 
 /* ---- the choice ---------------------------------------------------------------------------- */
 
-/* Ways that a type has, each with the kind of products whose table serves. */
+/* The ways, each with the kind of products whose table has its kernels. */
 static const qkv__small_choice choices[] = {
     {QKV__SMALL_PLAIN, QKV__PRODUCTS_F32},   {QKV__SMALL_WIDE, QKV__PRODUCTS_F32},
     {QKV__SMALL_WIDE, QKV__PRODUCTS_BF16},   {QKV__SMALL_WIDE, QKV__PRODUCTS_LIBRARY},
