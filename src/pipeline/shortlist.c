@@ -1,6 +1,7 @@
 /* shortlist.c - shortlists of translators: made from sentence pairs, opened for a search. */
 #include <string.h>
 
+#include "io/file.h"
 #include "model/model.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
@@ -36,6 +37,18 @@ typedef struct {
     qkv_records *pairs;
     qkv_shortlist *list;
 } maker;
+
+/* Can the file be written? Better known before hours of learning than after. */
+static qkv_status check_file(qkv_context *ctx, const char *file)
+{
+    qkv__writer *w;
+    if (qkv_file_exists(file)) /* it may be a pipe, which is opened once */
+        return QKV_OK;
+    qkv_status status = qkv__writer_open(&w, ctx, file);
+    if (!status)
+        qkv__writer_abandon(w);
+    return status;
+}
 
 static qkv_status open_translator(maker *m, const char *dir)
 {
@@ -82,7 +95,9 @@ qkv_status qkv_make_shortlist(qkv_context *ctx, const char *dir, const char *fil
     if (!options->source || !options->target)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--source and --target: two files of sentences "
                         "expected");
-    qkv_status status = open_translator(&m, dir);
+    qkv_status status = check_file(ctx, file);
+    if (!status)
+        status = open_translator(&m, dir);
     if (!status)
         status = read_pairs(&m);
     if (!status)

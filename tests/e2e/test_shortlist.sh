@@ -88,6 +88,7 @@ refused "a translator expected, found a gpt2 model" shortlist \
     "$QKV_SOURCE/tests/golden/models/gpt2" --source s --target t --out new
 head -9 t >short
 refused "as many expected" shortlist m --source s --target short --out new
+refused "nowhere/new: cannot be written" shortlist m --source s --target short --out nowhere/new
 refused "nowhere/config.json" shortlist nowhere --source s --target t --out new
 "$QKV" shortlist m --source s --out new >answer 2>err
 [ $? -eq 2 ] || fail "no --target is not a usage error"
