@@ -38,8 +38,9 @@ typedef struct {
     bench_timing timing;
 } job;
 
-static qkv_status translate_prepare(job *j)
+static qkv_status translate_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
     const settings *s = &j->s;
     size_t longest = s->length > s->tokens ? s->length : s->tokens;
@@ -123,9 +124,8 @@ static void bench_translate_report(const job *j, bench_report *r)
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = translate_prepare(&j);
-    if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_pass, &j);
+    qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_prepare,
+                                   translate_pass, &j);
     if (!status)
         bench_translate_report(&j, out);
     qkv_beam_search_destroy(j.search);
