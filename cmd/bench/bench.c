@@ -125,11 +125,13 @@ qkv_status bench_peak(const cli *c, double *peak)
 }
 
 qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
-                      bench_pass_fn *pass, void *user)
+                      bench_pass_fn *prepare, bench_pass_fn *pass, void *user)
 {
     double *seconds = qkv_calloc(c->ctx, repeats, sizeof *seconds);
     *out = (bench_timing){.seconds = 0};
     qkv_status status = seconds ? bench_peak(c, &out->peak) : QKV_E_MEMORY;
+    if (!status)
+        status = prepare(user);
     for (size_t i = 0; i < warm_ups + repeats && !status; i++) {
         double start = qkv_now();
         status = pass(user);

@@ -76,9 +76,10 @@ typedef struct {
     size_t rss;  /* bytes of the process, most, when the last pass ended */
 } bench_timing;
 typedef qkv_status bench_pass_fn(void *user);
-/* Times `repeats` passes after `warm_ups` that do not count. */
+/* Times `repeats` passes after `warm_ups` that do not count. prepare comes after the first measure
+ * of the limit, whose memory is free again then. */
 qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
-                      bench_pass_fn *pass, void *user);
+                      bench_pass_fn *prepare, bench_pass_fn *pass, void *user);
 /* Of a rate in flop/s: that, the limit, its share and the memory; the report is about it. */
 void bench_add_rate(bench_report *r, double rate, const bench_timing *t);
 

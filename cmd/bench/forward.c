@@ -33,8 +33,9 @@ typedef struct {
     bench_timing timing;
 } job;
 
-static qkv_status forward_prepare(job *j)
+static qkv_status forward_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
     const bench_step step = {.model = j->s.model, .batch = j->s.batch, .length = j->s.length};
     qkv_status status = bench_training_make(&j->data, ctx, &step);
@@ -79,9 +80,8 @@ static void forward_report(const job *j, bench_report *r)
 static qkv_status forward_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = forward_prepare(&j);
-    if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, forward_pass, &j);
+    qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, forward_prepare,
+                                   forward_pass, &j);
     if (!status)
         forward_report(&j, out);
     bench_training_free(&j.data);

@@ -34,8 +34,9 @@ typedef struct {
     bench_timing timing;
 } job;
 
-static qkv_status image_prepare(job *j)
+static qkv_status image_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
     qkv_status status = bench_vqgan(ctx, &j->model, j->s.model, j->s.size, 0);
     if (!status)
@@ -78,9 +79,8 @@ static void image_report(const job *j, bench_report *r)
 static qkv_status image_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = image_prepare(&j);
-    if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, image_pass, &j);
+    qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, image_prepare,
+                                   image_pass, &j);
     if (!status)
         image_report(&j, out);
     qkv_free(c->ctx, j.image);

@@ -46,8 +46,9 @@ static qkv_status prompt_read(void *user)
     return qkv_tape_status(t);
 }
 
-static qkv_status prompt_prepare(job *j)
+static qkv_status prompt_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
     j->ids = qkv_calloc(ctx, j->s.pass.length, sizeof *j->ids);
     qkv_status status = j->ids ? QKV_OK : QKV_E_MEMORY;
@@ -99,9 +100,8 @@ static void prompt_report(const job *j, bench_report *r)
 static qkv_status prompt_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = prompt_prepare(&j);
-    if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, prompt_read, &j);
+    qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, prompt_prepare,
+                                   prompt_read, &j);
     if (!status)
         prompt_report(&j, out);
     qkv_lm_cache_destroy(j.cache);

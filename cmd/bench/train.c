@@ -25,12 +25,11 @@ typedef struct {
     bench_timing timing;
 } job;
 
-static qkv_status train_prepare(job *j)
+static qkv_status train_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = qkv_context_set_products(ctx, j->s.step.dtype);
-    if (!status)
-        status = bench_training_create(&j->training, ctx, &j->s.step);
+    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
     if (!status)
         status = bench_training_fill(&j->training, j->c->common.seed);
     return status;
@@ -61,9 +60,9 @@ static void train_report(const job *j, bench_report *r)
 static qkv_status train_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = train_prepare(&j);
+    qkv_status status = qkv_context_set_products(c->ctx, j.s.step.dtype);
     if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.steps, train_step, &j);
+        status = bench_time(c, &j.timing, WARM_UPS, j.s.steps, train_prepare, train_step, &j);
     if (!status)
         train_report(&j, out);
     bench_training_free(&j.training);

@@ -58,8 +58,9 @@ static qkv_status take_shortlist(job *j, const qkv_generation *g)
     return status ? status : qkv_beam_search_create(&j->all, j->model, g);
 }
 
-static qkv_status translate_prepare(job *j)
+static qkv_status translate_prepare(void *user)
 {
+    job *j = user;
     qkv_context *ctx = j->c->ctx;
     const settings *s = &j->s;
     size_t longest = s->length > s->tokens ? s->length : s->tokens;
@@ -171,9 +172,8 @@ static void bench_translate_report(const job *j, bench_report *r)
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = translate_prepare(&j);
-    if (!status)
-        status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_pass, &j);
+    qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_prepare,
+                                   translate_pass, &j);
     if (!status)
         bench_translate_report(&j, out);
     qkv_beam_search_destroy(j.search);
