@@ -5,11 +5,14 @@ same sentences first, and naive Bayes over words and pairs of neighbours.
 
     bench/sst2.py --data train.tsv --qkv build/qkv [--splits 10] [--jobs 2] [--out DIR]
     bench/sst2.py --data train.tsv --qkv build/qkv --tune 1400
+    bench/sst2.py --data train.tsv --qkv build/qkv --only bayes,outside --outside lines.txt
 
 The data: a line for each sentence, its label (0 or 1), a tab, the sentence. --jobs splits are done
 at once, each on one thread. --out keeps the models, and a list of what was labelled wrongly. --tune
 N evaluates on the last N training lines of the first split instead, which is how SETTINGS were
-chosen: the evaluated lines were never looked at for that. Needs nothing but Python's own library.
+chosen: the evaluated lines were never looked at for that. --outside names lines of other text, whose
+hidden words a BERT guesses once before it learns each split's labels. Needs nothing but Python's own
+library.
 """
 import argparse
 import collections
@@ -26,7 +29,7 @@ import time
 
 JUDGED = 700
 
-# Of all three trainings, and of each by name.
+# Of all trainings, and of each by name.
 SETTINGS = {
     "common": "--dtype f32 --length 64 --threads 1 --quiet --json --valid-last 0",
     "scratch": "--vocab 15000 --set hidden_size=64 --set num_hidden_layers=2 "
@@ -35,6 +38,9 @@ SETTINGS = {
     "words": "--lines --vocab 8000 --set hidden_size=64 --set num_hidden_layers=2 "
     "--set initializer_range=0.02 --tokens 1024 --batch 1 --mask 0.2 --steps 6000 "
     "--schedule wsd --lr 2e-3 --ema 0.998",
+    "outside": "--lines --vocab 15000 --set hidden_size=64 --set num_hidden_layers=2 "
+    "--set initializer_range=0.02 --tokens 2048 --batch 1 --mask 0.2 --steps 10000 "
+    "--schedule wsd --lr 3e-3 --ema 0.998",
     "tuned": "--set hidden_dropout_prob=0.2 --drop-words 0.3 --smoothing 0.1 --steps 750 "
     "--lr 1e-3 --ema 0.99",
 }
@@ -88,6 +94,11 @@ def write(path, lines):
     return path
 
 
+def fit(qkv, kind, name, data, out, *more):
+    run([qkv, "train", kind, "--data", data, "--out", out, *SETTINGS["common"].split(),
+         *SETTINGS[name].split(), *more])
+
+
 class Split:
     """One split's files and models in a folder."""
 
@@ -102,8 +113,7 @@ class Split:
         return os.path.join(self.folder, name)
 
     def fit(self, kind, name, data, *more):
-        run([self.qkv, "train", kind, "--data", data, "--out", self.path(name),
-             *SETTINGS["common"].split(), *SETTINGS[name].split(), *more])
+        fit(self.qkv, kind, name, data, self.path(name), *more)
 
     def evaluate(self, name):
         out = run([self.qkv, "eval", self.path(name), "--file", self.test, "--json",
@@ -124,7 +134,7 @@ class Split:
         write(self.path(f"wrong-{name}.tsv"),
               [f"{p:.3f}\t{label}\t{text}" for p, label, text in sorted(wrong, reverse=True)])
 
-    def all(self, only):
+    def all(self, only, outside):
         found, seconds = {}, {}
         for name in only:
             start = time.monotonic()
@@ -134,8 +144,10 @@ class Split:
                 self.fit("classify", "scratch", self.data)
                 found[name] = self.evaluate("scratch")
             else:
-                self.fit("mlm", "words", self.text)
-                self.fit("classify", "tuned", self.data, "--init", self.path("words"))
+                if name == "tuned":
+                    self.fit("mlm", "words", self.text)
+                self.fit("classify", "tuned", self.data, "--init",
+                         self.path("words") if name == "tuned" else outside)
                 found[name] = self.evaluate("tuned")
             seconds[name] = time.monotonic() - start
         return found, seconds
@@ -162,6 +174,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="bayes,scratch,tuned")
     parser.add_argument("--tune", type=int, default=0, metavar="N")
+    parser.add_argument("--outside", metavar="FILE")
     parser.add_argument("--out")
     args = parser.parse_args()
     only, start = args.only.split(","), time.monotonic()
@@ -169,13 +182,16 @@ def main():
         lines = file.read().splitlines()
     with tempfile.TemporaryDirectory() as temporary:
         out = args.out or temporary
+        outside = os.path.join(out, "outside")
+        if args.outside:
+            fit(args.qkv, "mlm", "outside", args.outside, outside)
 
         def one(number):
             train, evaluated = split(lines, number)
             if args.tune:
                 train, evaluated = train[: -args.tune], train[-args.tune:]
             found, seconds = Split(args.qkv, os.path.join(out, str(number)), train,
-                                   evaluated).all(only)
+                                   evaluated).all(only, outside)
             print(f"split {number}: " + ", ".join(
                 f"{name} {100 * found[name]:.2f} ({seconds[name]:.0f} s)" for name in only),
                 flush=True)
