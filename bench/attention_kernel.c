@@ -3,6 +3,8 @@
  *
  *     attention_kernel [B T H Hkv D [S]]      without arguments: a list of usual shapes
  *     QKV_ISA=1 attention_kernel              AVX2 only (bits of QKV_ISA_*)
+ *     QKV_ISA=19 attention_kernel             operands in bf16, by AMX (11: by AVX512_BF16); the
+ *                                             limit is that of products in f32
  *     QKV_CPU_TIME=1 attention_kernel         one thread in processor time, for a busy machine:
  *                                             medians of shares, each pass beside its own limit */
 #include <stdio.h>
@@ -21,7 +23,7 @@ typedef struct {
 typedef struct {
     qkv_context *ctx;
     qkv_exec e;
-    const qkv_kernels *k;
+    const qkv_kernels *k, *f32;
     double limit; /* GF/s of products, the best so far */
     bool cpu_time;
 } bench;
@@ -53,7 +55,7 @@ static void measure_limit(bench *b)
     qkv_k_gemm_args args = { .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n };
     for (int run = 0; run < 5; run++) {
         double start = seconds(b);
-        b->k->gemm(&b->e, z, x, y, &args);
+        b->f32->gemm(&b->e, z, x, y, &args);
         double rate = 2 * (double)(n * n * n) / (seconds(b) - start) * 1e-9;
         b->limit = rate > b->limit ? rate : b->limit;
     }
@@ -194,15 +196,19 @@ int main(int argc, char **argv)
     qkv_context_options options = qkv_context_defaults();
     b.cpu_time = getenv("QKV_CPU_TIME") != NULL;
     options.threads = b.cpu_time;
+    unsigned rounded = 0;
     if (getenv("QKV_ISA")) {
         options.isa = (unsigned)atoi(getenv("QKV_ISA"));
+        rounded = options.isa & QKV__BF16_ANY;
+        options.isa &= ~rounded;
     }
     if (qkv_context_create(&b.ctx, &options) != QKV_OK ||
         qkv__arena_create(&b.e.scratch, b.ctx, "scratch") != QKV_OK) {
         return 1;
     }
     b.e.threads = qkv_context_threads(b.ctx);
-    b.k = qkv__kernels(qkv_context_isa(b.ctx));
+    b.f32 = qkv__kernels(qkv_context_isa(b.ctx));
+    b.k = qkv__kernels(qkv_context_isa(b.ctx) | rounded);
     measure_limit(&b);
     if (argc >= 6) {
         size_t n[6] = { 0 };

@@ -34,15 +34,18 @@ def training(name, title, model, batch, length, dtypes=("f32", "bf16"), images=F
                   "--steps")
 
 
-def attention(length, both):
+def attention(length, both, dtype="f32"):
     def figures(r):
         rate = r["gflops" if both else "forward_gflops"]
         return rate, rate / r["peak_gflops"]
 
-    return Row(f"attention-{length}" + ("" if both else "-forward"),
-               f"causal attention, 12 x 64, T {length}, {'both ways' if both else 'forward'}, f32",
-               "GFLOP/s", "attention", ("attention", "--length", length), figures,
-               {"length": length, "heads": 12, "width": 64, "both": both}, PASSES, "--repeats")
+    return Row(f"attention-{length}" + ("" if both else "-forward") +
+               ("" if dtype == "f32" else f"-{dtype}"),
+               f"causal attention, 12 x 64, T {length}, {'both ways' if both else 'forward'}, "
+               f"{dtype}", "GFLOP/s", "attention",
+               ("attention", "--length", length, "--dtype", dtype), figures,
+               {"length": length, "heads": 12, "width": 64, "both": both, "dtype": dtype}, PASSES,
+               "--repeats")
 
 
 def decoding(weights, batch=1):
@@ -105,6 +108,7 @@ def rows(text):
         *training("cct", "CCT-7/3x2", "cct-7", 128, 32, images=True),
         *training("vqgan", "VQGAN f16, generator's phase", "vqgan-f16", 1, 256, ("f32",), True),
         attention(2048, False), attention(2048, True), attention(8192, True),
+        attention(2048, True, "bf16"), attention(8192, True, "bf16"),
         *(decoding(weights) for weights in ("f32", "bf16", "int8", "int4")),
         decoding("int8", 8),
         *(prompt(weights) for weights in ("f32", "bf16", "int8")),

@@ -67,6 +67,7 @@
 #include <qkv/score.h>
 #include <qkv/segment.h>
 #include <qkv/series.h>
+#include <qkv/shortlist.h>
 #include <qkv/string.h>
 #include <qkv/task.h>
 #include <qkv/tensor.h>

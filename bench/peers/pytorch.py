@@ -140,8 +140,9 @@ def attention(sizes, run):
     """GFLOP a second; causal work counts as half, the backward pass as 2.5 of the forward."""
     torch = seeded(run)
     shape = (1, sizes["heads"], sizes["length"], sizes["width"])
-    q, k, v = (torch.randn(shape, requires_grad=sizes["both"]) for _ in range(3))
-    dy = torch.randn(shape)
+    dtype = torch.bfloat16 if sizes["dtype"] == "bf16" else torch.float32
+    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=sizes["both"]) for _ in range(3))
+    dy = torch.randn(shape, dtype=dtype)
 
     def work():
         attend = torch.nn.functional.scaled_dot_product_attention

@@ -10,6 +10,7 @@ enum { WARM_UPS = 2 };
 
 typedef struct {
     size_t batch, length, to, heads, head_width, repeats;
+    int dtype; /* QKV_PRODUCTS_* */
 } settings;
 
 #define SIZE_ROW(flag_, member, most, initial_, help_)                                            \
@@ -23,6 +24,8 @@ static const qkv_option rows[] = {
     SIZE_ROW("batch", batch, 65536, "1", "sequences"),
     SIZE_ROW("heads", heads, 1024, "12", "attention heads"),
     SIZE_ROW("head-width", head_width, 1024, "64", "channels of a head"),
+    {.flag = "dtype", .type = QKV_OPT_ENUM, .offset = offsetof(settings, dtype),
+     .names = bench_dtypes, .initial = "f32", .help = bench_dtype_help},
     SIZE_ROW("repeats", repeats, 1000, "10", "times it is timed, after two that are not"),
 };
 static const qkv_option_table table = {"Attention", rows, sizeof rows / sizeof *rows, 0};
@@ -84,7 +87,9 @@ static qkv_status attention_pass(job *j, double *forward, double *backward)
 
 static qkv_status attention_measure(job *j)
 {
-    qkv_status status = bench_peak(j->c, &j->peak);
+    qkv_status status = qkv_context_set_products(j->c->ctx, j->s.dtype);
+    if (!status)
+        status = bench_peak(j->c, &j->peak);
     if (!status)
         status = attention_prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
@@ -117,9 +122,10 @@ static void attention_report(job *j, bench_report *r)
     };
     *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    r->products = qkv_machine_products(j->c->ctx);
     (void)snprintf(r->title, sizeof r->title,
-                   "causal attention, %zu heads of %zu, batch %zu x %zu, f32", s->heads,
-                   s->head_width, s->batch, s->length);
+                   "causal attention, %zu heads of %zu, batch %zu x %zu, %s", s->heads,
+                   s->head_width, s->batch, s->length, bench_dtypes[s->dtype]);
 }
 
 static qkv_status attention_work(cli *c, const void *asked, bench_report *out)
@@ -169,10 +175,10 @@ static int attention_lengths(cli *c, settings s)
     qkv_json_writer w = cli_object(c);
     bench_report found;
     if (!c->common.json)
-        printf("causal attention, %zu heads of %zu, batch %zu, f32\n%s, %d threads\n\n"
+        printf("causal attention, %zu heads of %zu, batch %zu, %s\n%s, %d threads\n\n"
                "%7s %10s %10s %10s %9s %10s\n", s.heads, s.head_width, s.batch,
-               qkv_machine_cpu(), qkv_context_threads(c->ctx), "length", "forward", "backward",
-               "both", "of limit", "MB");
+               bench_dtypes[s.dtype], qkv_machine_cpu(), qkv_context_threads(c->ctx), "length",
+               "forward", "backward", "both", "of limit", "MB");
     qkv_json_begin_array(&w, "lengths");
     for (; s.length <= s.to && !status; s.length *= 2) {
         if ((status = attention_work(c, &s, &found)))

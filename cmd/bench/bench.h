@@ -123,6 +123,8 @@ typedef struct {
     bool recompute;       /* blocks, in the backward pass */
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
+extern const char *const bench_dtypes[];        /* QKV_PRODUCTS_*: names and help of --dtype */
+extern const char bench_dtype_help[];
 
 typedef struct bench_training bench_training;
 

@@ -7,7 +7,9 @@
 
 #define FIELD(member) .offset = offsetof(bench_step, member)
 
-static const char *const training_dtypes[] = {"f32", "bf16", "auto", NULL}; /* QKV_PRODUCTS_* */
+const char *const bench_dtypes[] = {"f32", "bf16", "auto", NULL};
+const char bench_dtype_help[] = "operands of products: f32; rounded to bf16, where the processor "
+                                "can; auto: whichever is faster here";
 static const char *const optimizers[] = {"sgd", "rmsprop", "adam", "adamw", "muon", NULL};
 
 static const qkv_option rows[] = {
@@ -16,10 +18,8 @@ static const qkv_option rows[] = {
              "-f16), or the size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
-    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = training_dtypes,
-     .initial = "auto",
-     .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "
-             "is faster here"},
+    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = bench_dtypes,
+     .initial = "auto", .help = bench_dtype_help},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
      .help = "sequences or images in a step; 0: 4, of bert-base, vit-base and mae-base 8, "
              "of transformer-base and cct-7 128, of a VQGAN 16, at 256 pixels 1"},

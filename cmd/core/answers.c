@@ -91,6 +91,10 @@ void cli_take_given(const cli *c, const qkv_option_table *table, const void *giv
         const qkv_option *row = &table->rows[i];
         if (!qkv_options_given(c->options, row->key))
             continue;
+        if (row->type == QKV_OPT_STRING) { /* the options own it */
+            memcpy((char *)target + row->offset, (const char *)given + row->offset, sizeof(void *));
+            continue;
+        }
         qkv_option_text(row, given, text);
         (void)qkv_option_assign(row, target, text); /* it has been parsed once */
     }

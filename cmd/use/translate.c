@@ -145,6 +145,8 @@ CLI_COMMAND(cli_translate, 410) = {
                        "by length for the search; the answers keep their order. --json: an "
                        "object a line, {\"text\"}, or with --n-best {\"hyps\": [{\"text\", "
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
-                       "score\", lines counted from 0."},
+                       "score\", lines counted from 0. --shortlist: fewer tokens to choose among, "
+                       "which is faster where the vocabulary is large, and may change a "
+                       "translation (qkv shortlist makes one)."},
     .library = {qkv_pipeline_translate_table},
     .own = {&table}, .opens = true, .run = translate_run};

@@ -8,6 +8,7 @@
 #include <qkv/hub.h>
 #include <qkv/model.h>
 #include <qkv/series.h>
+#include <qkv/shortlist.h>
 #include <qkv/texts.h>
 
 QKV_BEGIN_DECLS
@@ -120,6 +121,7 @@ typedef struct {
     size_t rows;        /* tokens read by the decoder */
     size_t steps;       /* forward passes of the decoder */
     size_t sentences;
+    size_t choices;     /* logits computed: for each row as many as tokens to choose among */
 } qkv_beam_stats;
 
 /* Creates a search with m, a marian or qkv_translator, which must outlive it. On failure *out is
@@ -130,6 +132,16 @@ void qkv_beam_search_destroy(qkv_beam_search *s); /* NULL is allowed */
 
 /* As qkv_tape_pack (initially true): false saves the copies' memory, for a model in training. */
 void qkv_beam_search_pack(qkv_beam_search *s, bool pack);
+
+/* Later runs choose among the tokens of a shortlist (of as many tokens as the model has, which must
+ * outlive them; NULL: among all): those that it has for all sentences of a run, the eos ids, the
+ * source's own tokens where the model shares an embedding, and at least as many of the most
+ * frequent ones as a step examines. Their rows of the output layer are copied once a run, and
+ * probabilities are normalised over the list, so that they are larger, and depend on which
+ * sentences are searched together. A list of all tokens gives what none gives, up to rounding.
+ * options: NULL only without a list. */
+qkv_status qkv_beam_search_shortlist(qkv_beam_search *s, const qkv_shortlist *list,
+                                     const qkv_shortlist_options *options);
 
 /* Searches for n sentences; sentence i is ids offsets[i] .. offsets[i+1]-1, at least one. Discards
  * earlier results. QKV_E_NUMERIC: a probability is NaN. */

@@ -58,6 +58,16 @@ qkv_tensor *qkv_marian_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden);
 qkv_tensor *qkv_marian_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
                             const qkv_cross_entropy_options *options);
 
+/* Some rows of the output layer, copied in the bits that it is kept in: the logits of few tokens
+ * cost few products. It is of the model's values when it was made. tokens (count >= 1): ids below
+ * the vocabulary; column i of the logits (.., count) is that of tokens[i]. On failure *out is
+ * NULL. Use no tape that has seen it, before a reset, after it is destroyed. */
+typedef struct qkv_marian_head qkv_marian_head;
+qkv_status qkv_marian_head_create(qkv_marian_head **out, qkv_model *m, const int32_t *tokens,
+                                  size_t count);
+void qkv_marian_head_destroy(qkv_marian_head *h); /* NULL is allowed */
+qkv_tensor *qkv_marian_head_logits(const qkv_marian_head *h, qkv_tape *t, qkv_tensor *hidden);
+
 /* KV caches for B sentences with up to `capacity` target and `source` source tokens. packed: for B
  * hypotheses of packed sources with `source` tokens in total. Free with qkv_lm_cache_destroy. On
  * failure *out is NULL. */

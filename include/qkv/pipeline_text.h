@@ -99,6 +99,10 @@ typedef struct {
                               directory                                                       512 */
     size_t batch;          /* lines per search                                                 64 */
     size_t lines;          /* lines of a file that are read and sorted by length together    4096 */
+    const char *shortlist; /* file (qkv_shortlist_load): the search chooses among the tokens that it
+                              has for the lines of a batch. Read at the first call with this name,
+                              and kept until one with another. NULL: among all             NULL */
+    qkv_shortlist_options list;                                                      /* 1000, 100 */
 } qkv_pipeline_translate_options;
 const qkv_option_table *qkv_pipeline_translate_table(void);
 /* The settings in the directory's generation_config.json, and defaults for the others. */
@@ -108,8 +112,8 @@ qkv_pipeline_translate_options qkv_pipeline_translate_defaults(const qkv_pipelin
 typedef bool qkv_pipeline_translate_fn(void *user, size_t line, const qkv_translated *found);
 
 /* Translates every line of the text (len bytes). A note reports how many lines exceed max positions
- * and are truncated. QKV_E_ARGUMENT: n_best > beams, or options that qkv_generation does not
- * allow. */
+ * and are truncated; with a shortlist another says how many tokens it left to choose among.
+ * QKV_E_ARGUMENT: n_best > beams, or options that qkv_generation does not allow. */
 qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
                                   const qkv_pipeline_translate_options *options,
                                   qkv_pipeline_translate_fn *fn, void *user);
@@ -119,6 +123,29 @@ qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
 qkv_status qkv_pipeline_translate_file(qkv_pipeline *p, FILE *file, const char *name,
                                        const qkv_pipeline_translate_options *options,
                                        qkv_pipeline_translate_fn *fn, void *user);
+
+/* Making a shortlist for a translator. */
+typedef struct {
+    const char *source, *target; /* files of sentences, line by line translations            NULL */
+    size_t pairs;                /* the first lines that are read, at most                1000000 */
+    qkv_shortlist_learn_options learn;                                            /* 5, 100, 1e-6 */
+} qkv_make_shortlist_options;
+const qkv_option_table *qkv_make_shortlist_table(void);
+qkv_make_shortlist_options qkv_make_shortlist_defaults(void);
+
+/* What was made. */
+typedef struct {
+    size_t pairs;   /* learnt from */
+    size_t sources; /* source tokens with translations */
+    size_t entries; /* lines of the file */
+} qkv_made_shortlist;
+
+/* Learns (qkv_shortlist_learn) which tokens of the translator in dir may translate which, from
+ * pairs that it could read whole, and writes them to the file (qkv_shortlist_save). The directory's
+ * weights are not read. Notes say what was left out. *made may be NULL. QKV_E_ARGUMENT: source or
+ * target is NULL. */
+qkv_status qkv_make_shortlist(qkv_context *ctx, const char *dir, const char *file,
+                              const qkv_make_shortlist_options *options, qkv_made_shortlist *made);
 
 /* ---- masked words --------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "qkv/marian.h"
 #include "infer/beam.h"
+#include "infer/beam_list.h"
 
 enum { FIRST_CAPACITY = 32 }; /* positions that caches have room for at first */
 
@@ -17,6 +18,7 @@ struct qkv_beam_search {
     qkv_tape *tape;
     qkv_lm_cache *cache; /* of the batch that runs */
     qkv__tree tree;
+    qkv__beam_list list;
     qkv_beam_stats stats;
 
     /* Room for `sentences` sentences and their beams. */
@@ -124,6 +126,7 @@ void qkv_beam_search_destroy(qkv_beam_search *s)
     free_found(s);
     qkv_lm_cache_destroy(s->cache);
     qkv_tape_destroy(s->tape);
+    qkv__beam_list_free(&s->list, s->ctx);
     qkv_free(s->ctx, s->tree.nodes);
     qkv_free(s->ctx, s);
 }
@@ -174,6 +177,24 @@ static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, 
     return status;
 }
 
+/* log_p and ids of the likeliest tokens after hidden's rows. */
+static bool beam_search_choose(qkv_beam_search *s, qkv_tensor *hidden)
+{
+    const qkv__beam_list *l = &s->list;
+    const qkv_generation *g = &s->g;
+    const qkv_topk_options top = {.k = s->k, .banned = l->head ? l->banned : g->banned,
+                                  .bans = l->head ? l->bans : g->ban_count,
+                                  .renormalize = g->renormalize};
+    qkv_tensor *logits = l->head ? qkv_marian_head_logits(l->head, s->tape, hidden)
+                                 : qkv_marian_logits(s->model, s->tape, hidden);
+    if (!qkv_topk(s->tape, logits, &top, s->log_p, s->ids))
+        return false;
+    if (l->head)
+        qkv__beam_list_name(l, s->ids, qkv_dim(hidden, 0) * s->k);
+    s->stats.choices += qkv_count(logits);
+    return true;
+}
+
 /* Runs the decoder on the last token of every row: log_p and ids of the likeliest ones. memory: the
  * encoder's output, the first time. */
 static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32_t *offsets,
@@ -193,14 +214,12 @@ static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32
     qkv_marian_side source = {.sequences = s->active, .begins = s->begins, .lengths = s->lengths,
                               .queries = s->queries};
     qkv_marian_side target = {.ids = qkv_tensor_ids(t, s->tokens, 2, (size_t[]){rows, 1})};
-    const qkv_topk_options top = {.k = s->k, .banned = s->g.banned, .bans = s->g.ban_count,
-                                  .renormalize = s->g.renormalize};
     size_t capacity = FIRST_CAPACITY;
     while (capacity < length)
         capacity *= 2;
     (void)qkv_lm_cache_reserve(t, s->cache, capacity < s->most ? capacity : s->most);
     qkv_tensor *h = qkv_marian_decode(s->model, t, &target, memory, &source, s->cache);
-    if (!qkv_topk(t, qkv_marian_logits(s->model, t, h), &top, s->log_p, s->ids))
+    if (!beam_search_choose(s, h))
         return qkv_tape_status(t);
     s->stats.rows += rows;
     s->stats.steps++;
@@ -334,10 +353,26 @@ qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int
     free_found(s);
     qkv_status status = beam_search_begin(s, offsets, n);
     if (!status)
+        status = qkv__beam_list_begin(&s->list, s->model, &s->g, s->k, ids, (size_t)offsets[n]);
+    if (!status)
         status = beam_search_search(s, ids, offsets, n);
+    qkv__beam_list_end(&s->list);
     qkv_lm_cache_destroy(s->cache);
     s->cache = NULL;
     return status;
+}
+
+qkv_status qkv_beam_search_shortlist(qkv_beam_search *s, const qkv_shortlist *list,
+                                     const qkv_shortlist_options *options)
+{
+    const qkv_marian_config *c = qkv_model_config(s->model);
+    if (list && qkv_shortlist_vocab(list) != c->vocab)
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "a shortlist of %zu tokens: the model has %zu",
+                        qkv_shortlist_vocab(list), c->vocab);
+    s->list.from = list;
+    if (list)
+        s->list.o = *options;
+    return QKV_OK;
 }
 
 const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sentence, size_t rank)

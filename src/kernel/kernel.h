@@ -213,8 +213,9 @@ typedef struct qkv_kernels {
 
 /* The table for the given QKV_ISA_* bits and at most one of QKV__BF16, _AMX and _LIBRARY: products
  * of QKV__BF16_LEAST multiplications or more (gemm) with operands rounded to bf16, to nearest, ties
- * to even, by AVX512_BF16, by AMX or by the library, and convolutions by the library. What the
- * processor lacks is left out. Built on first use, never freed, safe to share. */
+ * to even, by AVX512_BF16, by AMX or by the library, attention by AVX512_BF16 or AMX, and
+ * convolutions by the library. What the processor lacks is left out. Built on first use, never
+ * freed, safe to share. */
 enum {
     QKV__BF16 = 1 << 3, QKV__BF16_AMX = 1 << 4, QKV__BF16_LIBRARY = 1 << 5,
     QKV__BF16_ANY = QKV__BF16 | QKV__BF16_AMX | QKV__BF16_LIBRARY, QKV__BF16_LEAST = 1 << 15
@@ -253,6 +254,8 @@ qkv__fill_fn qkv__kernels_small_avx2;
 qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */
 qkv__fill_fn qkv__kernels_small_amx_avx512;  /* small_many */
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
+/* attention, attention_bwd: over what serves f32. */
+qkv__fill_fn qkv__kernels_attention_bf16_avx512, qkv__kernels_attention_amx_avx512;
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
 qkv_k_round_fn qkv__round_bf16_avx512;

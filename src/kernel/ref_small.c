@@ -132,9 +132,22 @@ static void ref_small_embed_small(const qkv_exec *e, qkv_real *y, const int32_t 
     }
 }
 
+static void ref_small_take_small(const qkv_exec *e, const qkv_k_small *y, const qkv_k_small *x,
+                                 const int32_t *ids)
+{
+    size_t groups = qkv__small_groups(y);
+    qkv__small_clear(y);
+#pragma omp parallel for num_threads(e->threads) if (y->n * y->k > REF_GRAIN) schedule(static)     \
+    default(none) shared(y, x, ids, groups)
+    for (size_t g = 0; g < groups; g++) /* rows of a group share lines */
+        for (size_t i = g * QKV_K_PACKED; i < (g + 1) * QKV_K_PACKED && i < y->n; i++)
+            qkv__small_copy(y, i, x, (size_t)ids[i]);
+}
+
 void qkv__kernels_ref_small(qkv_kernels *k)
 {
     k->small = k->small_many = ref_small_small;
     k->widen = ref_small_widen;
     k->embed_small = ref_small_embed_small;
+    k->take_small = ref_small_take_small;
 }

@@ -40,6 +40,15 @@ static inline void vf_put(float *p, vf x, size_t n)
 
 #define QKV_INLINE static inline __attribute__((always_inline))
 
+/* Before a loop whose bounds are constants once its function is inlined; before another one. */
+#if defined(__clang__)
+#define QKV_UNROLL _Pragma("unroll")
+#define QKV_UNROLL_4 _Pragma("unroll 4")
+#else
+#define QKV_UNROLL _Pragma("GCC unroll 16")
+#define QKV_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
+
 /* exp(x) to 1 ulp or so for x in [-87.3, 88.7]; 0 below, inf above; exp(NaN) is NaN.
  * Cephes' reduction x = n ln 2 + r with a degree-6 polynomial on |r| <= ln(2)/2. */
 static inline vf vf_exp(vf x)

@@ -9,7 +9,6 @@
 
 #ifdef QKV_SIMD_avx512
 #include "kernel/simd_tiles.h"
-#include "kernel/simd_words.h"
 
 enum {
     BLOCK_M = 256, BLOCK_N = 256,   /* a block of c */
@@ -25,38 +24,12 @@ static size_t panels_of(size_t lanes) { return 2 * units_of(lanes, 2 * SIDE); }
 
 /* ---- layout ------------------------------------------------------------------------------- */
 
-/* One operand: lanes (rows of op(a), columns of op(b)), each of k numbers. */
+/* An operand (rows of op(a), columns of op(b)) and its tiles. */
 typedef struct {
-    const float *x;
-    size_t ld, lanes, k;
-    bool along;     /* numbers of a lane lie side by side, lanes ld apart; else the other way */
-    bool lane_rows; /* the rows of its tiles are lanes; else pairs of numbers along k */
-    size_t panels, depth; /* its tiles: across lanes, along k */
+    operand of;
+    size_t panels, depth; /* tiles: across lanes, along k */
     uint32_t *tiles;
-} operand;
-
-/* A tile: lanes i .. i+15, numbers p .. p+31 along k; 0 beyond the operand. */
-static void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
-{
-    size_t lanes = o->lanes > i ? simd_amx_at_most(o->lanes - i, SIDE) : 0;
-    size_t k = simd_amx_at_most(o->k - p, DEPTH);
-    vf word[VF];
-    for (size_t r = 0; r < SIDE; r++) {
-        word[r] = vf_zero();
-        if (o->along && r < lanes) {
-            word[r] = (vf)tile_row(o->x + (i + r) * o->ld + p, k);
-        } else if (!o->along && 2 * r < k && lanes) {
-            const float *from = o->x + (p + 2 * r) * o->ld + i;
-            vf first = vf_get(from, lanes);
-            vf second = 2 * r + 1 < k ? vf_get(from + o->ld, lanes) : vf_zero();
-            word[r] = (vf)simd_words_of(first, second);
-        }
-    }
-    if (o->along != o->lane_rows)
-        vf_transpose(word);
-    for (size_t r = 0; r < SIDE; r++)
-        _mm512_storeu_si512(to + r * SIDE, (__m512i)word[r]);
-}
+} layout;
 
 /* ---- tiles of c --------------------------------------------------------------------------- */
 
@@ -137,6 +110,7 @@ static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, si
     place t[4];
     for (size_t i = 0; i < 4; i++)
         begin_tile(&t[i], j, row + i / 2 * SIDE, column + i % 2 * SIDE, p == 0);
+    tiles_fence();
     LOAD_SUMS(0, &t[0]);
     LOAD_SUMS(1, &t[1]);
     LOAD_SUMS(2, &t[2]);
@@ -180,25 +154,25 @@ static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
 
 /* ---- the kernel --------------------------------------------------------------------------- */
 
-/* How many runs of tiles an operand has. */
-static size_t runs_of(const operand *o)
+/* How many runs of tiles a layout has. */
+static size_t runs_of(const layout *o)
 {
-    return (o->along ? o->panels : o->depth) *
-           units_of(o->along ? o->depth : o->panels, RUN);
+    return (o->of.along ? o->panels : o->depth) *
+           units_of(o->of.along ? o->depth : o->panels, RUN);
 }
 
 /* Tiles that follow each other in the order in which memory has their numbers. */
-static void pack_run(const operand *o, size_t run)
+static void pack_run(const layout *o, size_t run)
 {
-    const size_t length = o->along ? o->depth : o->panels, runs = units_of(length, RUN);
+    const size_t length = o->of.along ? o->depth : o->panels, runs = units_of(length, RUN);
     const size_t line = run / runs, from = run % runs * RUN;
     for (size_t i = from; i < simd_amx_at_most(length, from + RUN); i++) {
-        size_t panel = o->along ? line : i, p = o->along ? i : line;
-        pack_tile(o->tiles + (panel * o->depth + p) * TILE, o, panel * SIDE, p * DEPTH);
+        size_t panel = o->of.along ? line : i, p = o->of.along ? i : line;
+        pack_tile(o->tiles + (panel * o->depth + p) * TILE, &o->of, panel * SIDE, p * DEPTH);
     }
 }
 
-static void pack_both(const qkv_exec *e, const operand *a, const operand *b)
+static void pack_both(const qkv_exec *e, const layout *a, const layout *b)
 {
     const size_t runs_a = runs_of(a), runs = runs_a + runs_of(b);
 #pragma omp parallel for num_threads(e->threads) schedule(dynamic) default(none)                   \
@@ -226,8 +200,8 @@ static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const 
                              const qkv_k_gemm_args *g)
 {
     const size_t depth = units_of(g->k, DEPTH);
-    operand left = {a, g->lda, g->m, g->k, !g->ta, true, panels_of(g->m), depth, NULL};
-    operand right = {b, g->ldb, g->n, g->k, g->tb, false, panels_of(g->n), depth, NULL};
+    layout left = {{a, g->lda, g->m, g->k, !g->ta, true}, panels_of(g->m), depth, NULL};
+    layout right = {{b, g->ldb, g->n, g->k, g->tb, false}, panels_of(g->n), depth, NULL};
     qkv__mark mark = qkv__arena_mark(e->scratch);
     left.tiles = qkv__arena_alloc(e->scratch, left.panels * depth * TILE * sizeof *left.tiles);
     right.tiles = left.tiles ? qkv__arena_alloc(e->scratch, right.panels * depth * TILE *

@@ -65,6 +65,11 @@ void pack_transposed(float *y, const float *x, size_t ldx, size_t rows, size_t c
 #define pack_rows QKV_SIMD(qkv__attention_pack_rows)
 void pack_rows(float *y, const float *x, size_t ldx, size_t rows, size_t cols, float scale);
 
+/* y (rows, n; row stride ldy) = [y +] scale x (rows, width) */
+#define unpack_rows QKV_SIMD(qkv__attention_unpack_rows)
+void unpack_rows(float *y, size_t ldy, const float *x, size_t width, size_t rows, size_t n,
+                 float scale, bool acc);
+
 /* tile = k q^T for the keys j0 .. j0+nk-1, without the blocks nobody sees. k points at key j0;
  * q is packed transposed (n, TQ). */
 #define tile_product QKV_SIMD(qkv__attention_tile_product)
@@ -93,6 +98,82 @@ static inline lane_keys lanes_of(const block *x, size_t i, size_t j0, size_t nk)
     return (lane_keys){ keys_seen(x, i, j0, nk), keys_seen(x, i + VF - 1, j0, nk),
                         vf_load(limit) };
 }
+
+/* ---- softmax of a block (simd_attention_softmax.c) ------------------------------------------- */
+
+/* A block of queries on its way through the keys, forward. */
+typedef struct {
+    float *tile;              /* (TK, TQ): scores, then weights */
+    float *keep;              /* (TK, TQ); NULL without dropout */
+    float *max, *sum, *alpha; /* (TQ): so far; what earlier sums are worth now */
+} running;
+
+#define running_size QKV_SIMD(qkv__attention_running_size)
+size_t running_size(const attention_args *a);
+/* In memory of that many floats, before the first key. */
+#define running_at QKV_SIMD(qkv__attention_running_at)
+running running_at(float *p, const attention_args *a);
+/* Scores become exp(score + bias - max) times what dropout keeps, hidden ones 0; max, sum and
+ * alpha move on. */
+#define tile_weights QKV_SIMD(qkv__attention_tile_weights)
+void tile_weights(const running *m, const block *x, size_t j0, size_t nk);
+/* scale (TQ): 1 / sum, 0 for a query that saw nothing. Stores the log-sum-exp of every query. */
+#define running_end QKV_SIMD(qkv__attention_running_end)
+void running_end(const running *m, const block *x, float *scale, float *lse);
+
+/* A block of queries on its way through the keys, backward. */
+typedef struct {
+    float *weights;      /* (TK, TQ): scores, then weights after dropout */
+    float *ds;           /* (TK, TQ): gradient of the weights, then of the scores */
+    float *keep;         /* (TK, TQ); NULL without dropout */
+    float *lse, *delta;  /* (TQ): +inf where nothing is seen; sum of dout out */
+} reversed;
+
+/* A backward pass: what all tasks read, and where results go. */
+typedef struct backward_pass backward_pass;
+
+#define reversed_size QKV_SIMD(qkv__attention_reversed_size)
+size_t reversed_size(const attention_args *a);
+#define reversed_at QKV_SIMD(qkv__attention_reversed_at)
+reversed reversed_at(float *p, const backward_pass *g, const block *x);
+#define tile_gradients QKV_SIMD(qkv__attention_tile_gradients)
+void tile_gradients(const reversed *m, const block *x, size_t j0, size_t nk);
+
+/* ---- passes over all blocks ------------------------------------------------------------------ */
+
+/* What all blocks of a forward pass read, and where results go. */
+typedef struct {
+    const attention_args *a;
+    float *out, *lse;
+    const float *q, *k, *v;
+    const void *more; /* of the path */
+} forward_pass;
+
+/* One block, with one thread's memory. */
+typedef void forward_block_fn(const forward_pass *f, const block *x, float *room);
+/* room: floats a thread. */
+#define attention_forward QKV_SIMD(qkv__attention_forward)
+void attention_forward(const qkv_exec *e, const forward_pass *f, size_t room,
+                       forward_block_fn *run);
+
+/* Adds to dk and dv, sums over the queries of a task. */
+typedef void backward_block_fn(const backward_pass *g, const block *x, float *room, float *dk,
+                               float *dv);
+struct backward_pass {
+    const attention_args *a;
+    const attention_bwd_args *w;
+    float *dq, *dk, *dv, *dbias;
+    const float *dout, *out, *lse, *q, *k, *v;
+    const void *more;        /* of the path */
+    size_t width_k, width_v; /* D and Dv, filled up: rows of dk and dv as sums */
+    size_t unit;             /* of keys: sums have a multiple of it */
+    size_t room;             /* floats a thread */
+    backward_block_fn *run;
+    size_t parts, longest;   /* tasks a (sequence, key/value head); most keys of a sequence */
+};
+/* parts and longest are set. */
+#define attention_reverse QKV_SIMD(qkv__attention_reverse)
+void attention_reverse(const qkv_exec *e, backward_pass *g);
 
 /* ---- the paths ------------------------------------------------------------------------------- */
 

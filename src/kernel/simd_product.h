@@ -11,15 +11,6 @@ enum {
     ACROSS = 64            /* row stride of what product_columns reads transposed */
 };
 
-/* Before a loop whose bounds are constants once its function is inlined; before another one. */
-#if defined(__clang__)
-#define QKV_UNROLL _Pragma("unroll")
-#define QKV_UNROLL_4 _Pragma("unroll 4")
-#else
-#define QKV_UNROLL _Pragma("GCC unroll 16")
-#define QKV_UNROLL_4 _Pragma("GCC unroll 4")
-#endif
-
 static inline size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 
 /* c (m, n) = [alpha c +] a b for m <= MR rows; n = nv vectors. b (k, n), row stride ldb.

@@ -7,6 +7,8 @@
 #ifndef QKV_SIMD_TILES_H
 #define QKV_SIMD_TILES_H
 
+#include "kernel/simd_words.h"
+
 enum {
     SIDE = 16,                /* rows of a tile, columns of its sums */
     DEPTH = 32,               /* numbers along k of a tile in bf16 */
@@ -45,6 +47,56 @@ static inline __m512i tile_row(const float *from, size_t n)
     vf first = vf_get(from, n < VF ? n : VF);
     vf second = n > VF ? vf_get(from + VF, n - VF) : vf_zero();
     return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+}
+
+/* One operand of a product: lanes (rows of a first operand, columns of a second), each of k
+ * numbers. */
+typedef struct {
+    const float *x;
+    size_t ld, lanes, k;
+    bool along;     /* numbers of a lane lie side by side, lanes ld apart; else the other way */
+    bool lane_rows; /* the rows of its tiles are lanes; else pairs of numbers along k */
+} operand;
+
+/* The words of a tile, of `lanes` lanes and k numbers: constants where the tile is whole. */
+QKV_INLINE void pack_words(uint32_t *to, const float *from, size_t ld, size_t lanes, size_t k,
+                           bool along, bool turn)
+{
+    vf word[VF];
+    QKV_UNROLL
+    for (size_t r = 0; r < SIDE; r++) {
+        word[r] = vf_zero();
+        if (along && r < lanes) {
+            word[r] = (vf)tile_row(from + r * ld, k);
+        } else if (!along && 2 * r < k) {
+            vf first = vf_get(from + 2 * r * ld, lanes);
+            vf second = 2 * r + 1 < k ? vf_get(from + (2 * r + 1) * ld, lanes) : vf_zero();
+            word[r] = (vf)simd_words_of(first, second);
+        }
+    }
+    if (turn)
+        vf_transpose(word);
+    QKV_UNROLL
+    for (size_t r = 0; r < SIDE; r++)
+        _mm512_storeu_si512(to + r * SIDE, (__m512i)word[r]);
+}
+
+/* Lays out a tile of an operand: lanes i .. i+15, numbers p .. p+31 along k; 0 beyond it. */
+static inline void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
+{
+    const size_t lanes = o->lanes <= i ? 0 : o->lanes - i < SIDE ? o->lanes - i : SIDE;
+    const size_t k = lanes == 0 ? 0 : o->k - p < DEPTH ? o->k - p : DEPTH;
+    const float *from = o->x + (lanes == 0 ? 0 : o->along ? i * o->ld + p : p * o->ld + i);
+    if (lanes < SIDE || k < DEPTH)
+        pack_words(to, from, o->ld, lanes, k, o->along, o->along != o->lane_rows);
+    else if (o->along && o->lane_rows)
+        pack_words(to, from, o->ld, SIDE, DEPTH, true, false);
+    else if (o->along)
+        pack_words(to, from, o->ld, SIDE, DEPTH, true, true);
+    else if (o->lane_rows)
+        pack_words(to, from, o->ld, SIDE, DEPTH, false, true);
+    else
+        pack_words(to, from, o->ld, SIDE, DEPTH, false, false);
 }
 
 #endif

@@ -205,6 +205,10 @@ KERNEL(embed_small, (const qkv_exec *e, qkv_real *y, const int32_t *ids, const q
        double scale, const int32_t *positions, const qkv_real *ptable, size_t N),
        (e, y, ids, table, scale, positions, ptable, N))
 
+/* Row i of y becomes row ids[i] of x, for all rows of y: of one type and one k. */
+KERNEL(take_small, (const qkv_exec *e, const qkv_k_small *y, const qkv_k_small *x,
+       const int32_t *ids), (e, y, x, ids))
+
 /* dtable[ids[r],:] += scale dy[r,:], rows in increasing order for every channel. */
 KERNEL(embed_bwd, (const qkv_exec *e, qkv_real *dtable, const int32_t *ids, const qkv_real *dy,
        double scale, size_t N, size_t C), (e, dtable, ids, dy, scale, N, C))

@@ -240,6 +240,19 @@ void qkv__small_take(const qkv_k_small *w, size_t row, int8_t *q, float *scales)
         scales[i] = qkv__small_scale(w, row, i * QKV_K_INT4_BLOCK);
 }
 
+void qkv__small_copy(const qkv_k_small *w, size_t row, const qkv_k_small *x, size_t from)
+{
+    size_t bytes = qkv__small_group_bytes(w);
+    unsigned char *to = byte_of(w, row, 0);
+    const unsigned char *at = byte_of(x, from, 0);
+    for (size_t line = 0; line < bytes; line += QKV__SMALL_LINE)
+        memcpy(to + line, at + line, 4);
+    if (w->type == QKV_K_INT8)
+        ((float *)w->scales)[row] = ((const float *)x->scales)[from];
+    for (size_t i = 0; w->type == QKV_K_INT4 && i < qkv__small_row_scales(w); i++)
+        *block_scale(w, row, i) = *block_scale(x, from, i);
+}
+
 void qkv__small_reals(const qkv_k_small *w, size_t row, qkv_real *x)
 {
     for (size_t i = 0; i < w->k; i++)

@@ -74,6 +74,8 @@ void qkv__small_round(const qkv_k_small *w, size_t row, const qkv_real *x);
 /* .. the integers q (k) and scales (row_scales), in -128 .. 127 or -8 .. 7. */
 void qkv__small_put(const qkv_k_small *w, size_t row, const int8_t *q, const float *scales);
 void qkv__small_take(const qkv_k_small *w, size_t row, int8_t *q, float *scales);
+/* Row `row` of w becomes row `from` of x, which has w's type and k. */
+void qkv__small_copy(const qkv_k_small *w, size_t row, const qkv_k_small *x, size_t from);
 /* What a row stands for. */
 void qkv__small_reals(const qkv_k_small *w, size_t row, qkv_real *x);
 /* All of w becomes zero, its filling included. */

@@ -240,6 +240,75 @@ qkv_tensor *qkv_marian_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden, qk
              : NULL;
 }
 
+/* ---- some rows of the output layer --------------------------------------------------------- */
+
+struct qkv_marian_head {
+    qkv_context *ctx;
+    qkv_params *params;
+    qkv_param *weight, *bias; /* (count, width), (count) */
+    size_t count;
+};
+
+/* The tokens' biases, which lie in one row of the model's. */
+static qkv_status marian_take_bias(qkv_marian_head *h, marian *m, const int32_t *tokens)
+{
+    const size_t shape[] = {h->count};
+    const qkv_real *from = qkv_param_data(m->head_bias);
+    h->bias = qkv_param_create(h->params, "bias", 1, shape);
+    qkv_real *to = h->bias ? qkv_param_data(h->bias) : NULL;
+    if (!from || !to)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < h->count; i++)
+        to[i] = from[tokens[i]];
+    qkv_param_touch(h->bias);
+    qkv_param_freeze(h->bias, true);
+    return QKV_OK;
+}
+
+qkv_status qkv_marian_head_create(qkv_marian_head **out, qkv_model *base, const int32_t *tokens,
+                                  size_t count)
+{
+    marian *m = qkv__model_as(base, NULL, __func__, QKV_CAN_TRANSLATE);
+    *out = NULL;
+    if (!m)
+        return QKV_E_ARGUMENT;
+    size_t fit = 0;
+    while (fit < count && tokens[fit] >= 0 && (size_t)tokens[fit] < m->c->vocab)
+        fit++;
+    if (!count || fit < count)
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%zu tokens of the output layer: some expected, "
+                        "each below %zu", count, m->c->vocab);
+    qkv_marian_head *h = qkv_calloc(base->ctx, 1, sizeof *h);
+    if (!h)
+        return QKV_E_MEMORY;
+    *h = (qkv_marian_head){.ctx = base->ctx, .count = count};
+    qkv_status status = qkv_params_create(&h->params, base->ctx);
+    if (!status) {
+        h->weight = qkv__param_rows(h->params, "weight", m->head, tokens, count);
+        status = h->weight ? marian_take_bias(h, m, tokens) : QKV_E_MEMORY;
+    }
+    if (status)
+        qkv_marian_head_destroy(h);
+    else
+        *out = h;
+    return status;
+}
+
+void qkv_marian_head_destroy(qkv_marian_head *h)
+{
+    if (!h)
+        return;
+    qkv_params_destroy(h->params);
+    qkv_free(h->ctx, h);
+}
+
+qkv_tensor *qkv_marian_head_logits(const qkv_marian_head *h, qkv_tape *t, qkv_tensor *hidden)
+{
+    return qkv_linear(t, hidden, qkv_use(t, h->weight), qkv_use(t, h->bias), QKV_ACT_NONE);
+}
+
+/* ---- caches and counts ---------------------------------------------------------------------- */
+
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B, size_t capacity,
                                    size_t source, bool packed)
 {

@@ -68,6 +68,8 @@ void qkv_pipeline_close(qkv_pipeline *p)
         return;
     qkv__prior_close(&p->codecs);
     qkv_tape_destroy(p->tape);
+    qkv_shortlist_destroy(p->shortlist);
+    qkv_free(p->ctx, p->shortlist_file);
     qkv_tokenizer_destroy(p->tokenizer);
     qkv_model_destroy(p->model);
     qkv_free(p->ctx, p->no_tokenizer);

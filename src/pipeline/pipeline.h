@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "pipeline/prior.h"
 #include "qkv/pipeline.h"
+#include "qkv/shortlist.h"
 
 struct qkv_pipeline {
     qkv_context *ctx;
@@ -15,6 +16,8 @@ struct qkv_pipeline {
     qkv_status no_tokenizer_status;
     char label[32];            /* the last name that was made up */
     qkv_generation generation; /* of translators */
+    qkv_shortlist *shortlist;  /* the last that was asked for, and its file; or NULL */
+    char *shortlist_file;
     qkv_tape *tape;            /* never records */
     qkv__prior codecs;         /* of a prior, once a call has asked for them */
 };
@@ -24,6 +27,9 @@ qkv_status qkv__pipeline_codecs(qkv_pipeline *p);
 
 /* QKV_OK where there is a tokenizer, else why not. Of models that read text. */
 qkv_status qkv__pipeline_text(const qkv_pipeline *p);
+
+/* The shortlist in the file, which p keeps. NULL: it cannot be read, and the context says why. */
+const qkv_shortlist *qkv__pipeline_shortlist(qkv_pipeline *p, const char *file);
 
 /* Records that the model of p does not do that ("continue text") and returns QKV_E_UNSUPPORTED. */
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what);

@@ -26,6 +26,15 @@ static const qkv_option rows[] = {
      .help = "most tokens of an answer, the first input counted"},
     {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536,
      FIELD(batch), .initial = "64", .help = "lines searched at once"},
+    {.flag = "shortlist", .key = "shortlist", .type = QKV_OPT_STRING, FIELD(shortlist),
+     .value = "FILE",
+     .help = "choose among the tokens that it has for a batch's words (qkv shortlist): faster"},
+    {.flag = "shortlist-first", .key = "shortlist_first", .type = QKV_OPT_SIZE,
+     .max = QKV_TOKENIZER_ID_LIMIT, FIELD(list.first), .initial = "1000",
+     .help = "most frequent tokens that are in every list"},
+    {.flag = "shortlist-best", .key = "shortlist_best", .type = QKV_OPT_SIZE,
+     .max = QKV_TOKENIZER_ID_LIMIT, FIELD(list.best), .initial = "100",
+     .help = "translations of each source token that are in the list"},
     {.key = "lines", .type = QKV_OPT_SIZE, .flags = QKV_OPT_HIDDEN, .min = 1, .max = 1e9,
      FIELD(lines), .initial = "4096", .help = "lines of a file read and sorted together"},
 };
@@ -76,7 +85,12 @@ static qkv_status open_search(job *j)
     if (o->n_best > g.beams)
         return qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
                         "%zu, expected, found %zu", g.beams, o->n_best);
+    const qkv_shortlist *list = NULL;
+    if (o->shortlist && !(list = qkv__pipeline_shortlist(j->p, o->shortlist)))
+        return qkv_context_status(j->p->ctx);
     qkv_status status = qkv_beam_search_create(&j->search, j->p->model, &g);
+    if (!status)
+        status = qkv_beam_search_shortlist(j->search, list, &o->list);
     return status ? qkv_fail_prefix(j->p->ctx, j->p->dir) : QKV_OK;
 }
 
@@ -110,12 +124,23 @@ static qkv_status pipeline_translate(job *j, const char *text, size_t len, size_
     return status;
 }
 
+static void tell_choices(const job *j)
+{
+    const qkv_marian_config *c = qkv_model_config(j->p->model);
+    qkv_beam_stats stats = qkv_beam_search_stats(j->search);
+    if (j->o.shortlist && stats.rows)
+        qkv__note(j->p->ctx, "the shortlist left %zu of %zu tokens on the average",
+                  stats.choices / stats.rows, c->vocab);
+}
+
 /* Ends the call: says what was cut. */
 static qkv_status translate_end(job *j, qkv_status status)
 {
     if (!status && j->cut)
         qkv__note(j->p->ctx, "%zu lines were longer than the model can read: their ends are "
                   "missing", j->cut);
+    if (!status)
+        tell_choices(j);
     qkv_beam_search_destroy(j->search);
     return status;
 }

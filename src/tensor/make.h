@@ -76,6 +76,11 @@ qkv_status qkv__storing_end(qkv__storing *s, qkv_status status);
 void qkv__pack_rows(qkv_weights weights, const qkv_real *x, size_t n, size_t k, int32_t *words,
                     qkv_real *scales, int threads);
 
+/* A frozen parameter of ps: copies of rows of the matrix `from`, kept as it is, in as many bits.
+ * Each of rows (n > 0) is below from's. NULL on failure, which the context says. */
+qkv_param *qkv__param_rows(qkv_params *ps, const char *name, const qkv_param *from,
+                           const int32_t *rows, size_t n);
+
 /* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
  * check follows. */
 qkv_status qkv__params_status(const qkv_params *ps);

@@ -77,7 +77,7 @@ static size_t shape_count(qkv_context *ctx, const char *name, int ndim, const si
     return count;
 }
 
-qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape)
+qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const size_t *shape)
 {
     size_t count = shape_count(ps->ctx, name, ndim, shape);
     if (!count || !qkv__grow(ps->ctx, &ps->list, &ps->room, ps->count + 1, sizeof *ps->list))
@@ -85,20 +85,38 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     size_t name_bytes = strlen(name) + 1;
     qkv_param *p = qkv__arena_zalloc(ps->host, sizeof *p);
     char *copy = p ? qkv__arena_alloc(ps->host, name_bytes) : NULL;
-    qkv_real *data = copy ? qkv__arena_alloc(ps->memory, count * sizeof *data) : NULL;
-    if (!data)
+    if (!copy)
         return failed(ps);
-    ps->device->clear(ps->ctx, data, count * sizeof *data);
     memcpy(copy, name, name_bytes);
     p->owner = ps;
     p->name = copy;
     p->ndim = ndim;
     memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
     p->count = count;
-    p->data = data;
     p->weights = QKV_WEIGHTS_F32;
-    ps->list[ps->count++] = p;
     return p;
+}
+
+void *qkv__param_memory(qkv_param *p, size_t bytes)
+{
+    void *memory = qkv__arena_alloc(p->owner->memory, bytes);
+    return memory ? memory : failed(p->owner);
+}
+
+qkv_param *qkv__param_enter(qkv_param *p)
+{
+    p->owner->list[p->owner->count++] = p;
+    return p;
+}
+
+qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape)
+{
+    qkv_param *p = qkv__param_declare(ps, name, ndim, shape);
+    p = p && (p->data = qkv__param_memory(p, p->count * sizeof *p->data)) ? p : NULL;
+    if (!p)
+        return NULL;
+    ps->device->clear(ps->ctx, p->data, p->count * sizeof *p->data);
+    return qkv__param_enter(p);
 }
 
 size_t qkv_params_count(const qkv_params *ps) { return ps->count; }

@@ -41,6 +41,12 @@ struct qkv_param {
     qkv_tensor *leaf;
 };
 
+/* The steps of making one: it is known by name and shape, values get their memory, it is entered
+ * into the list, where there is room for it; returns p. NULL on failure. */
+qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const size_t *shape);
+void *qkv__param_memory(qkv_param *p, size_t bytes);
+qkv_param *qkv__param_enter(qkv_param *p);
+
 /* The parts of the owner that qkv_params_store works with. */
 qkv_param **qkv__params_list(const qkv_params *ps);
 const qkv__device *qkv__params_device(const qkv_params *ps);

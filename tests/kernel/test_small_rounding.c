@@ -169,6 +169,43 @@ static void test_widening(void **state)
     }
 }
 
+/* Rows in any order, some twice: bits and scales are those of the row taken, and what fills up the
+ * last group is what fills a matrix of zeros. */
+static void test_taking_rows(void **state)
+{
+    fixture *f = *state;
+    enum { N = 75, MOST = 40 };
+    for (size_t t = 0; t < TYPES; t++)
+        for (size_t round = 0; round < 24; round++) {
+            size_t k = 1 + qkv_rng_below(&f->rng, 130), n = 1 + qkv_rng_below(&f->rng, MOST);
+            float *x = random_array(f, N * k), *zeros = calloc(MOST * k, sizeof *zeros);
+            rounded from = round_of(types[t], x, N, k, 1), to = round_of(types[t], x, n, k, 1);
+            rounded zero = round_of(types[t], zeros, n, k, 1);
+            int32_t ids[MOST];
+            for (size_t i = 0; i < n; i++)
+                ids[i] = (int32_t)qkv_rng_below(&f->rng, N);
+            qkv_exec e = {.threads = 1 + (int)(round % 3), .scratch = f->scratch};
+            qkv__kernels(QKV_ISA_REFERENCE)->take_small(&e, &to.w, &from.w, ids);
+            for (size_t i = 0; i < n; i++) {
+                float got[130], expected[130];
+                qkv__small_reals(&to.w, i, got);
+                qkv__small_reals(&from.w, (size_t)ids[i], expected);
+                assert_memory_equal(got, expected, k * sizeof *got);
+            }
+            check_guards(to.words, qkv__small_word_bytes(&to.w));
+            check_guards(to.scales, qkv__small_scale_bytes(&to.w));
+            size_t bytes = qkv__small_group_bytes(&to.w), last = (n - 1) / QKV_K_PACKED * bytes;
+            for (size_t i = 0; i < bytes; i++)
+                if (i % QKV__SMALL_LINE / 4 > (n - 1) % QKV_K_PACKED)
+                    assert_int_equal(to.words[GUARD + last + i], zero.words[GUARD + last + i]);
+            free(x);
+            free(zeros);
+            free_rounded(&from);
+            free_rounded(&to);
+            free_rounded(&zero);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_rounding_twice),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_taking_rows),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

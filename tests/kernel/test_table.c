@@ -28,8 +28,8 @@ static const struct {
 static const char *const plain[] = {
     "gemm", "pack", "conv", "conv_bwd_data", "conv_bwd_weights", "max_pool", "max_pool_bwd",
     "mean_pool", "mean_pool_bwd", "scale_rows", "exp", "reciprocal", "copy", "move", "row_squares",
-    "embed_small", "widen", "kv_store", "kv_load", "xent_soft", "xent_pair", "loss", "loss_bwd",
-    "lerp", "swap"};
+    "embed_small", "take_small", "widen", "kv_store", "kv_load", "xent_soft", "xent_pair", "loss",
+    "loss_bwd", "lerp", "swap"};
 enum { SLOTS = sizeof slots / sizeof *slots };
 
 /* From the plain one up: each is filled over the one before it that the machine has. */

@@ -19,6 +19,7 @@ static qkv_model *lpips;
 static struct {
     qkv_bert_input bert;
     qkv_marian_side side;
+    qkv_marian_head *head;
     qkv_mae_masks masks;
     qkv_lm_cache *cache;
     qkv_task task;
@@ -87,6 +88,7 @@ enum {
     T(qkv_marian_decode, PAIRS, (m, t, &a.side, NULL, &a.side, NULL))                              \
     T(qkv_marian_logits, PAIRS, (m, t, NULL))                                                      \
     T(qkv_marian_loss, PAIRS, (m, t, NULL, NULL, NULL))                                            \
+    S(qkv_marian_head_create, PAIRS, (&a.head, m, a.ids, 1))                                       \
     S(qkv_marian_cache_create, PAIRS, (&a.cache, m, 1, 8, 8, false))                               \
     Z(qkv_lm_vocab, LM, (m))                                                                       \
     Z(qkv_lm_positions, LM, (m))                                                                   \
