@@ -224,22 +224,6 @@ void qkv__small_round(const qkv_k_small *w, size_t row, const qkv_real *x)
     rounds[w->type](w, row, x);
 }
 
-void qkv__small_put(const qkv_k_small *w, size_t row, const int8_t *q, const float *scales)
-{
-    for (size_t i = 0; i < w->k; i++)
-        put_integer(w, row, i, q[i]);
-    for (size_t i = 0; i < qkv__small_row_scales(w); i++)
-        put_scale(w, row, i, scales[i]);
-}
-
-void qkv__small_take(const qkv_k_small *w, size_t row, int8_t *q, float *scales)
-{
-    for (size_t i = 0; i < w->k; i++)
-        q[i] = (int8_t)qkv__small_integer(w, row, i);
-    for (size_t i = 0; i < qkv__small_row_scales(w); i++)
-        scales[i] = qkv__small_scale(w, row, i * QKV_K_INT4_BLOCK);
-}
-
 void qkv__small_copy(const qkv_k_small *w, size_t row, const qkv_k_small *x, size_t from)
 {
     size_t bytes = qkv__small_group_bytes(w);

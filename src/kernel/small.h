@@ -3,7 +3,7 @@
  * Rows lie in groups of QKV_K_PACKED = 16, of which the last is filled up, and every group in lines
  * of 64 bytes along k, in each of which row i of the group has bytes 4 i .. 4 i + 3:
  *   bf16  two numbers a line; the lower half of the word comes first;
- *   int8  four numbers a line, each plus 128, k rounded up to blocks of QKV_K_INT8_BLOCK;
+ *   int8  four numbers a line, -127 .. 127 plus 128, k rounded up to blocks of QKV_K_INT8_BLOCK;
  *         scales are floats, one a row (n rounded up to groups);
  *   int4  eight numbers a line, each plus 8: in the lower halves of the bytes the first four, in
  *         the upper ones the others; k rounded up to blocks of QKV_K_INT4_BLOCK; scales are bf16,
@@ -71,9 +71,6 @@ int qkv__small_int8(float x, float inverse);
 
 /* Row j becomes what stands for x (k). */
 void qkv__small_round(const qkv_k_small *w, size_t row, const qkv_real *x);
-/* .. the integers q (k) and scales (row_scales), in -128 .. 127 or -8 .. 7. */
-void qkv__small_put(const qkv_k_small *w, size_t row, const int8_t *q, const float *scales);
-void qkv__small_take(const qkv_k_small *w, size_t row, int8_t *q, float *scales);
 /* Row `row` of w becomes row `from` of x, which has w's type and k. */
 void qkv__small_copy(const qkv_k_small *w, size_t row, const qkv_k_small *x, size_t from);
 /* What a row stands for. */

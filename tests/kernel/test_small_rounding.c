@@ -55,40 +55,6 @@ static void test_search_pays(void **state)
     assert_true(searched < 0.9 * plain);
 }
 
-static void test_put_and_take(void **state)
-{
-    fixture *f = *state;
-    enum { N = 21, K = 77, SCALES = 3 };
-    for (size_t t = 1; t < TYPES; t++) {
-        float x[N * K] = {0};
-        rounded r = round_of(types[t], x, N, K, 1);
-        int most = types[t] == QKV_K_INT8 ? 128 : 8;
-        int8_t q[N][K], got[K];
-        float scale[N][SCALES], found[SCALES];
-        assert_int_equal(qkv__small_row_scales(&r.w), types[t] == QKV_K_INT8 ? 1 : SCALES);
-        for (size_t j = 0; j < N; j++) {
-            for (size_t i = 0; i < K; i++)
-                q[j][i] = (int8_t)((int)qkv_rng_below(&f->rng, 2 * (uint32_t)most) - most);
-            for (size_t i = 0; i < SCALES; i++)
-                scale[j][i] = (float)(1 + qkv_rng_below(&f->rng, 100)) / 16;
-            qkv__small_put(&r.w, j, q[j], scale[j]);
-        }
-        for (size_t j = 0; j < N; j++) {
-            float reals[K];
-            qkv__small_take(&r.w, j, got, found);
-            qkv__small_reals(&r.w, j, reals);
-            assert_memory_equal(got, q[j], sizeof got);
-            for (size_t i = 0; i < K; i++) {
-                float s = scale[j][types[t] == QKV_K_INT8 ? 0 : i / QKV_K_INT4_BLOCK];
-                assert_true(reals[i] == s * (float)q[j][i]);
-            }
-            assert_memory_equal(found, scale[j], qkv__small_row_scales(&r.w) * sizeof *found);
-        }
-        check_guards(r.words, qkv__small_word_bytes(&r.w));
-        free_rounded(&r);
-    }
-}
-
 /* What was rounded once stays what it is, scales included. */
 static void test_rounding_twice(void **state)
 {
@@ -211,7 +177,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_search_pays),
-        cmocka_unit_test(test_put_and_take),
         cmocka_unit_test(test_rounding_twice),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_widening),
