@@ -10,9 +10,9 @@ same sentences first, and naive Bayes over words and pairs of neighbours.
 The data: a line for each sentence, its label (0 or 1), a tab, the sentence. --jobs splits are done
 at once, each on one thread. --out keeps the models, and a list of what was labelled wrongly. --tune
 N evaluates on the last N training lines of the first split instead, which is how SETTINGS were
-chosen: the evaluated lines were never looked at for that. --outside names lines of other text, whose
-hidden words a BERT guesses once before it learns each split's labels. Needs nothing but Python's own
-library.
+chosen: the evaluated lines were never looked at for that. --outside names lines of other text,
+whose hidden words a BERT guesses once before it learns each split's labels. Needs nothing but
+Python's own library.
 """
 import argparse
 import collections

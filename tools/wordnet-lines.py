@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""WordNet's entries as lines of lower-case words and punctuation, apart as in SST-2: the words of an
-entry, a colon, what they mean, examples.
+"""WordNet's entries as lines of lower-case words and punctuation, apart as in SST-2: the words of
+an entry, a colon, what they mean, examples.
 
     tools/wordnet-lines.py /usr/share/wordnet > lines.txt     the folder: Debian's wordnet-base
 """

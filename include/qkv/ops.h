@@ -259,8 +259,9 @@ bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots, q
                       qkv_tensor *v);
 /* Attention of q (1, rows, H, D) to what the slots hold, these rows' own keys and values among it:
  * after qkv_kv_cache_put of the same slots -> (1, rows, H, Dv). Of the options, bias, mask and
- * those that say where sequences lie are not used. Unless the store is F32, one sequence comes
- * after another, its keys and values as reals in step memory, and each is sequence 0 to probes. */
+ * those that say where sequences lie are not used. Unless the store is F32, sequences come one
+ * after another, keys and values as reals in step memory, if one has more than 4 rows or there are
+ * probes, to which each is sequence 0. */
 qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots,
                                 qkv_tensor *q, const struct qkv_attention_options *options);
 /* Positions first .. first+count-1 of slot `from` become the first ones of slot `to`, which may be

@@ -15,6 +15,8 @@
 #ifndef QKV_KERNEL_H
 #define QKV_KERNEL_H
 
+#include <string.h>
+
 #include "base/base.h"
 
 /* What every kernel needs to know about where it runs. */
@@ -183,10 +185,26 @@ typedef struct {
     bool acc_q, acc_k, acc_v;
 } qkv_k_attention_bwd_args;
 
+/* What a number in bf16 stands for. */
+static inline float qkv__bf16_number(uint16_t bf16)
+{
+    uint32_t word = (uint32_t)bf16 << 16;
+    float x;
+    memcpy(&x, &word, sizeof x);
+    return x;
+}
+
 /* ---- caches ---------------------------------------------------------------------------- */
 
 /* Numbers of a cache, with the values of qkv_kv_store. */
 typedef enum { QKV_K_KV_REAL, QKV_K_KV_BF16, QKV_K_KV_INT8 } qkv_k_kv;
+/* Keys or values of a cache in fewer bits, as kv_store leaves them. */
+typedef struct {
+    qkv_k_kv kind;         /* not REAL */
+    const void *data;      /* (rows, Hkv, D) */
+    const qkv_real *scale; /* (rows, Hkv) of INT8; else NULL */
+} qkv_k_stored;
+enum { QKV_K_FEW = 4 }; /* queries a sequence, at most, of attention_stored */
 
 /* ---- updates --------------------------------------------------------------------------- */
 
@@ -239,7 +257,7 @@ qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_r
     qkv__kernels_ref_group_norm, qkv__kernels_ref_attention, qkv__kernels_ref_conv,
     qkv__kernels_ref_pool, qkv__kernels_ref_update;
 qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
-qkv__fill_fn qkv__kernels_ref_kv;        /* kv_store, kv_load */
+qkv__fill_fn qkv__kernels_ref_kv; /* kv_store, kv_load, attention_stored over attention */
 qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
 qkv__fill_fn qkv__kernels_ref_small;     /* small, small_many, widen, embed_small */
 #define QKV__SIMD_FILES(isa)                                                                    \

@@ -18,14 +18,6 @@ static uint16_t kv_to_bf16(float x)
     return (uint16_t)(x != x ? bits >> 16 | 0x40 : rounded); /* NaN stays one */
 }
 
-static float kv_from_bf16(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static void kv_put_bf16(uint16_t *y, const qkv_real *x, size_t D)
 {
 #pragma omp simd
@@ -73,7 +65,7 @@ static void kv_get_bf16(qkv_real *y, const uint16_t *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = (qkv_real)kv_from_bf16(x[i]);
+        y[i] = (qkv_real)qkv__bf16_number(x[i]);
 }
 
 static void kv_get_int8(qkv_real *y, const int8_t *x, qkv_real scale, size_t D)
@@ -96,8 +88,52 @@ static void ref_kv_load(const qkv_exec *e, qkv_real *y, const void *x, const qkv
     }
 }
 
+static void stored_load(const qkv_exec *e, qkv_real *y, const qkv_k_stored *x, size_t first,
+                        size_t rows, size_t D)
+{
+    const size_t bytes = x->kind == QKV_K_KV_INT8 ? sizeof(int8_t) : sizeof(uint16_t);
+    ref_kv_load(e, y, (const char *)x->data + first * D * bytes,
+                x->scale ? x->scale + first : NULL, x->kind, rows, D);
+}
+
+static qkv_k_attention_fn *attention_of_reals; /* the plain one */
+
+/* Sequence by sequence, its keys and values as reals. */
+static void ref_attention_stored(const qkv_exec *e, qkv_real *out, qkv_real *lse,
+                                 const qkv_real *q, const qkv_k_stored *k, const qkv_k_stored *v,
+                                 const qkv_k_attention_args *a)
+{
+    static const size_t begin = 0;
+    for (size_t b = 0; b < a->B; b++) {
+        size_t first = a->k_begin[b] * a->Hkv, rows = a->k_len_full[b] * a->Hkv;
+        qkv__mark mark = qkv__arena_mark(e->scratch);
+        qkv_real *keys = qkv__arena_alloc(e->scratch, (rows * a->D + 1) * sizeof *keys);
+        qkv_real *values = qkv__arena_alloc(e->scratch, (rows * a->Dv + 1) * sizeof *values);
+        if (keys && values && !e->meta) {
+            qkv_k_attention_args one = *a;
+            one.B = 1;
+            one.q_begin = a->q_begin + b;
+            one.q_len = a->q_len + b;
+            one.k_begin = &begin;
+            one.k_len = a->k_len + b;
+            one.k_len_full = a->k_len_full + b;
+            one.k_row = a->Hkv * a->D;
+            one.k_head = a->D;
+            one.v_row = a->Hkv * a->Dv;
+            one.v_head = a->Dv;
+            one.bias = a->bias ? a->bias + b * a->bias_b : NULL;
+            stored_load(e, keys, k, first, rows, a->D);
+            stored_load(e, values, v, first, rows, a->Dv);
+            attention_of_reals(e, out, lse, q, keys, values, &one);
+        }
+        qkv__arena_release(e->scratch, mark);
+    }
+}
+
 void qkv__kernels_ref_kv(qkv_kernels *k)
 {
+    attention_of_reals = k->attention;
+    k->attention_stored = ref_attention_stored;
     k->kv_store = ref_kv_store;
     k->kv_load = ref_kv_load;
 }

@@ -109,7 +109,7 @@ static void ref_small_widen(const qkv_exec *e, qkv_real *y, size_t ldy, const qk
                 uint32_t pair;
                 memcpy(&pair, line + 4 * j, sizeof pair);
                 y[p * ldy + g * QKV_K_PACKED + j] =
-                    (qkv_real)qkv__small_from_bf16((uint16_t)(p % 2 ? pair >> 16 : pair));
+                    (qkv_real)qkv__bf16_number((uint16_t)(p % 2 ? pair >> 16 : pair));
             }
         }
     }

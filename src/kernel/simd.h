@@ -24,6 +24,8 @@
 #error "simd.h needs an instruction set"
 #endif
 
+static inline size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+
 /* The first n <= VF lanes. A loop body written once with these and called with the constant VF,
  * then with what is left, is a plain load and store in the loop and a masked one at the end. */
 static inline vf vf_get(const float *p, size_t n)

@@ -19,7 +19,6 @@ enum {
 
 static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
 
-static size_t simd_amx_at_most(size_t n, size_t most) { return n < most ? n : most; }
 static size_t panels_of(size_t lanes) { return 2 * units_of(lanes, 2 * SIDE); }
 
 /* ---- layout ------------------------------------------------------------------------------- */
@@ -74,8 +73,8 @@ static inline void begin_tile(place *t, const simd_amx_job *j, size_t row, size_
     const qkv_k_gemm_args *g = j->g;
     const float *bias = g->bias && first ? g->bias + column : NULL;
     const bool add = g->acc || !first;
-    t->rows = row < g->m ? simd_amx_at_most(g->m - row, SIDE) : 0;
-    t->columns = column < g->n ? simd_amx_at_most(g->n - column, SIDE) : 0;
+    t->rows = row < g->m ? at_most(g->m - row, SIDE) : 0;
+    t->columns = column < g->n ? at_most(g->n - column, SIDE) : 0;
     t->ldc = t->from_ld = t->to_ld = g->ldc;
     t->c = t->to = j->c + (t->rows && t->columns ? row * g->ldc + column : 0);
     t->from = add ? t->c : bias;
@@ -144,12 +143,12 @@ static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, si
 /* The block of c that begins there. */
 static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
 {
-    size_t rows = simd_amx_at_most(j->g->m, row + BLOCK_M);
-    size_t columns = simd_amx_at_most(j->g->n, column + BLOCK_N);
+    size_t rows = at_most(j->g->m, row + BLOCK_M);
+    size_t columns = at_most(j->g->n, column + BLOCK_N);
     for (size_t p = 0; p < j->depth; p += j->step)
         for (size_t y = column; y < columns; y += 2 * SIDE)
             for (size_t x = row; x < rows; x += 2 * SIDE)
-                square_of_tiles(j, x, y, p, simd_amx_at_most(j->depth, p + j->step));
+                square_of_tiles(j, x, y, p, at_most(j->depth, p + j->step));
 }
 
 /* ---- the kernel --------------------------------------------------------------------------- */
@@ -166,7 +165,7 @@ static void pack_run(const layout *o, size_t run)
 {
     const size_t length = o->of.along ? o->depth : o->panels, runs = units_of(length, RUN);
     const size_t line = run / runs, from = run % runs * RUN;
-    for (size_t i = from; i < simd_amx_at_most(length, from + RUN); i++) {
+    for (size_t i = from; i < at_most(length, from + RUN); i++) {
         size_t panel = o->of.along ? line : i, p = o->of.along ? i : line;
         pack_tile(o->tiles + (panel * o->depth + p) * TILE, &o->of, panel * SIDE, p * DEPTH);
     }

@@ -16,4 +16,5 @@ void QKV_SIMD(qkv__kernels_attention)(qkv_kernels *k)
     k->attention = simd_attention_attention;
     k->attention_bwd = attention_backward;
     k->attention_rows = attention_weights;
+    k->attention_stored = attention_few_stored;
 }

@@ -1,13 +1,14 @@
 /* simd_attention_few.c - attention of a few queries to many keys, as when decoding: a row at a
- * time, keys and values read where they lie. A task takes neighbouring heads through the keys
- * together, for they share pages of memory. No dropout. And rows of weights, on request. */
+ * time, keys and values read where they lie; those of fewer bits are widened, as many as stay in
+ * the first cache. A task takes neighbouring heads through the keys together, for they share pages
+ * of memory. No dropout. And rows of weights, on request. */
 #include <omp.h>
 
 #include "kernel/simd_attention_parts.h"
 
-/* Keys a step: one head's, with their values, stay in the first cache. Floats of a cache line.
+/* Keys a step: one head's, with their values, stay in the first cache. Bytes of a cache line.
  * __builtin_prefetch's name for the second cache. */
-enum { KEYS = 64, LINE = 16, L2 = 2 };
+enum { KEYS = 64, LINE = 64, L2 = 2 };
 enum { ROWS_TOGETHER = 32 }; /* of weights that are asked for */
 
 /* One thread's memory: the rows (query, head) of one task, heads innermost. */
@@ -18,17 +19,19 @@ typedef struct {
     float *out;       /* (rows, padded(Dv)) */
     float *max, *sum; /* (rows) */
     float *weights;   /* (KEYS) */
+    float *k, *v;     /* (KEYS, D), (KEYS, Dv): widened */
 } room;
 
 static size_t simd_attention_few_room_size(const attention_args *a, size_t rows)
 {
-    return rows * (padded(a->D) + padded(a->Dv) + 2) + KEYS;
+    return rows * (padded(a->D) + padded(a->Dv) + 2) + KEYS * (1 + a->D + a->Dv);
 }
 
 static room simd_attention_few_room_at(float *p, const attention_args *a, size_t rows)
 {
-    room r = { .weights = p };
-    r.q = r.weights + KEYS;
+    room r = { .weights = p, .k = p + KEYS };
+    r.v = r.k + KEYS * a->D;
+    r.q = r.v + KEYS * a->Dv;
     r.out = r.q + rows * padded(a->D);
     r.max = r.out + rows * padded(a->Dv);
     r.sum = r.max + rows;
@@ -156,17 +159,69 @@ static void add_values(float *out, float alpha, const float *w, const float *v, 
     }
 }
 
-/* One query on n keys that it sees. */
-static void simd_attention_few_row_step(room *m, size_t r, const attention_args *a, const float *k,
-                                        const float *v, size_t n, const float *bias)
+/* Keys or values in memory, in bytes: rows and heads are so far apart, a head's row takes `width`.
+ * stored: what they are kept in; NULL: floats. */
+typedef struct {
+    const char *data;
+    size_t row, head, width;
+    const qkv_k_stored *stored;
+} side;
+
+static side side_of_floats(const float *x, size_t row, size_t head, size_t D)
 {
-    scores_of(m->weights, m->q + r * padded(a->D), k, a->k_row, n, a->D, bias);
+    return (side){ (const char *)x, row * sizeof *x, head * sizeof *x, D * sizeof *x, NULL };
+}
+
+static side side_of_stored(const qkv_k_stored *x, size_t heads, size_t D)
+{
+    size_t width = D * (x->kind == QKV_K_KV_INT8 ? sizeof(int8_t) : sizeof(uint16_t));
+    return (side){ x->data, heads * width, width, width, x };
+}
+
+/* Rows of one head. */
+typedef struct {
+    const float *x;
+    size_t row;
+} head_rows;
+
+/* The head's keys or values key .. key+n-1: where they lie, or widened to `to` (KEYS, D). */
+static head_rows rows_of(const side *s, size_t key, size_t kv, size_t n, size_t heads, size_t D,
+                         float *to)
+{
+    const char *from = s->data + key * s->row + kv * s->head;
+    if (!s->stored) {
+        return (head_rows){ (const float *)(const void *)from, s->row / sizeof(float) };
+    }
+    for (size_t j = 0; j < n; j++, from += s->row, to += D) {
+        if (s->stored->kind == QKV_K_KV_BF16) {
+            const uint16_t *x = (const uint16_t *)(const void *)from;
+#pragma omp simd
+            for (size_t c = 0; c < D; c++) {
+                to[c] = qkv__bf16_number(x[c]);
+            }
+        } else {
+            const int8_t *x = (const int8_t *)from;
+            float scale = s->stored->scale[(key + j) * heads + kv];
+#pragma omp simd
+            for (size_t c = 0; c < D; c++) {
+                to[c] = (float)x[c] * scale;
+            }
+        }
+    }
+    return (head_rows){ to - n * D, D };
+}
+
+/* One query on n keys that it sees. */
+static void simd_attention_few_row_step(room *m, size_t r, const attention_args *a, head_rows k,
+                                        head_rows v, size_t n, const float *bias)
+{
+    scores_of(m->weights, m->q + r * padded(a->D), k.x, k.row, n, a->D, bias);
     float max = simd_attention_few_largest(m->weights, n, m->max[r]);
     float base = max == -INFINITY ? 0 : max;
     float alpha = expf(m->max[r] - base);
     m->sum[r] = m->sum[r] * alpha + exponentials(m->weights, n, base);
     m->max[r] = max;
-    add_values(m->out + r * padded(a->Dv), alpha, m->weights, v, a->v_row, n, a->Dv);
+    add_values(m->out + r * padded(a->Dv), alpha, m->weights, v.x, v.row, n, a->Dv);
 }
 
 static void rows_load(room *m, const float *q, const attention_args *a)
@@ -200,46 +255,47 @@ static void rows_store(const room *m, float *out, float *lse, const attention_ar
 /* Part c of `heads` of the next keys, or values, on its way to the second cache: pieces of rows
  * are too short for the processor to fetch ahead by itself, and the first cache has too few misses
  * under way at a time. In the order of addresses, all heads' together. */
-static void fetch(const room *m, const float *x, size_t row, size_t head, size_t width, size_t n,
-                  size_t c)
+static void fetch(const room *m, const side *s, size_t key, size_t kv0, size_t n, size_t c)
 {
+    const char *x = s->data + key * s->row + kv0 * s->head;
     size_t end = n * (c + 1) / m->heads;
     for (size_t j = n * c / m->heads; j < end; j++) {
         for (size_t h = 0; h < m->kv_heads; h++) {
-            for (size_t i = 0; i < width; i += LINE) {
-                __builtin_prefetch(x + j * row + h * head + i, 0, L2);
+            for (size_t i = 0; i < s->width; i += LINE) {
+                __builtin_prefetch(x + j * s->row + h * s->head + i, 0, L2);
             }
         }
     }
 }
 
 /* All rows of the task on the keys j0 .. j0+nk-1; `next` keys come after them. */
-static void keys_step(room *m, const float *k, const float *v, const attention_args *a, size_t j0,
+static void keys_step(room *m, const side *k, const side *v, const attention_args *a, size_t j0,
                       size_t nk, size_t next)
 {
-    size_t b = m->b, queries = a->q_len[b], key = a->k_begin[b] + j0;
-    size_t kv0 = m->head / (a->H / a->Hkv);
-    k += key * a->k_row;
-    v += key * a->v_row;
+    size_t b = m->b, queries = a->q_len[b], key = a->k_begin[b] + j0, group = a->H / a->Hkv;
+    head_rows keys = { NULL, 0 }, values = { NULL, 0 };
     for (size_t n = 0; n < m->heads * queries; n++) { /* a head's queries one after another */
         size_t i = n % queries, c = n / queries;
         block x = block_of(a, b, m->head + c, i);
         size_t seen = keys_seen(&x, 0, j0, nk);
         if (i == 0 && next) {
-            fetch(m, k + nk * a->k_row + kv0 * a->k_head, a->k_row, a->k_head, a->D, next, c);
-            fetch(m, v + nk * a->v_row + kv0 * a->v_head, a->v_row, a->v_head, a->Dv, next, c);
+            fetch(m, k, key + nk, m->head / group, next, c);
+            fetch(m, v, key + nk, m->head / group, next, c);
+        }
+        if (n % (group * queries) == 0) {
+            keys = rows_of(k, key, x.kv, nk, a->Hkv, a->D, m->k);
+            values = rows_of(v, key, x.kv, nk, a->Hkv, a->Dv, m->v);
         }
         if (seen) {
             const float *bias = a->bias;
             bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + j0 : NULL;
-            simd_attention_few_row_step(m, i * m->heads + c, a, k + x.kv * a->k_head,
-                                        v + x.kv * a->v_head, seen, bias);
+            simd_attention_few_row_step(m, i * m->heads + c, a, keys, values, seen, bias);
         }
     }
 }
 
-void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
-                   const float *v, const attention_args *a)
+static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const float *q,
+                               const side *k, const side *v, const attention_args *a)
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
@@ -266,6 +322,21 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
         }
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
+                   const float *v, const attention_args *a)
+{
+    side keys = side_of_floats(k, a->k_row, a->k_head, a->D);
+    side values = side_of_floats(v, a->v_row, a->v_head, a->Dv);
+    attention_of_sides(e, out, lse, q, &keys, &values, a);
+}
+
+void attention_few_stored(const qkv_exec *e, float *out, float *lse, const float *q,
+                          const qkv_k_stored *k, const qkv_k_stored *v, const attention_args *a)
+{
+    side keys = side_of_stored(k, a->Hkv, a->D), values = side_of_stored(v, a->Hkv, a->Dv);
+    attention_of_sides(e, out, lse, q, &keys, &values, a);
 }
 
 /* From scores to weights: rows of keys that a query does not see are zeros. */

@@ -16,7 +16,7 @@
 enum {
     TQ = ACROSS,  /* queries a block */
     TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
-    FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
+    FEW = QKV_K_FEW /* queries a sequence, at most, for the path that packs nothing */
 };
 
 typedef qkv_k_attention_args attention_args;
@@ -181,6 +181,8 @@ void attention_reverse(const qkv_exec *e, backward_pass *g);
 qkv_k_attention_fn attention_tiled;
 #define attention_few QKV_SIMD(qkv__attention_few)
 qkv_k_attention_fn attention_few;
+#define attention_few_stored QKV_SIMD(qkv__attention_few_stored)
+qkv_k_attention_stored_fn attention_few_stored;
 #define attention_backward QKV_SIMD(qkv__attention_backward)
 qkv_k_attention_bwd_fn attention_backward;
 #define attention_weights QKV_SIMD(qkv__attention_weights)

@@ -18,7 +18,6 @@ static const size_t worth_threads = 1u << 17; /* multiplications that pay for wa
 
 static qkv_k_gemm_fn *in_f32; /* what served before; the same in every table */
 
-static size_t simd_bf16_at_most(size_t n, size_t most) { return n < most ? n : most; }
 static size_t simd_bf16_rounded(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* ---- packing ------------------------------------------------------------------------------ */
@@ -31,12 +30,11 @@ static void pack_rows(uint32_t *to, size_t width, const float *x, size_t ld, siz
     size_t words = (k + 1) / 2;
     for (size_t i = 0; i < lanes; i += PANEL)
         for (size_t p = 0; p < words; p += VF) {
-            size_t left = k - 2 * p, low = simd_bf16_at_most(left, VF),
-                                                high = simd_bf16_at_most(left - low, VF);
+            size_t left = k - 2 * p, low = at_most(left, VF), high = at_most(left - low, VF);
             uint32_t *at = to + i / width * width * words + p * width + i % width;
             vf word[VF];
             for (size_t r = 0; r < VF; r++) {
-                const float *from = x + simd_bf16_at_most(i + r, lanes - 1) * ld + 2 * p;
+                const float *from = x + at_most(i + r, lanes - 1) * ld + 2 * p;
                 vf a = vf_get(from, low), b = high ? vf_get(from + VF, high) : vf_zero();
                 word[r] = (vf)_mm512_cvtne2ps_pbh(b, a);
             }
@@ -52,7 +50,7 @@ static void pack_lanes(uint32_t *to, size_t width, const float *x, size_t ld, si
     size_t words = (k + 1) / 2;
     for (size_t p = 0; p < words; p++, x += 2 * ld)
         for (size_t i = 0; i < lanes; i += PANEL) {
-            size_t count = simd_bf16_at_most(lanes - i, PANEL);
+            size_t count = at_most(lanes - i, PANEL);
             vf first = vf_get(x + i, count);
             vf second = 2 * p + 1 < k ? vf_get(x + ld + i, count) : vf_zero();
             _mm512_storeu_si512(to + i / width * width * words + p * width + i % width,
@@ -72,7 +70,7 @@ typedef struct {
 QKV_INLINE void put(float *c, size_t ldc, vf sum[MR][2], size_t rows, size_t columns, start s)
 {
     for (size_t v = 0; v < 2 && v * VF < columns; v++) {
-        size_t lanes = simd_bf16_at_most(columns - v * VF, VF);
+        size_t lanes = at_most(columns - v * VF, VF);
         vf bias = s.bias ? vf_get(s.bias + v * VF, lanes) : vf_zero();
         for (size_t r = 0; r < MR && r < rows; r++) {
             float *to = c + r * ldc + v * VF;
@@ -128,7 +126,7 @@ static void simd_bf16_block(const job *t, const uint32_t *a, const uint32_t *b, 
         for (size_t x = 0; x < m; x += MR)
             simd_bf16_tile(t->c + (i + x) * g->ldc + j + y, g->ldc,
                            a + x / PANEL * PANEL * words + x % PANEL, b + y * words, words,
-                           simd_bf16_at_most(m - x, MR), simd_bf16_at_most(n - y, NR), s);
+                           at_most(m - x, MR), at_most(n - y, NR), s);
     }
 }
 
@@ -140,13 +138,13 @@ static void simd_bf16_piece(const job *t, uint32_t *room, size_t i0, size_t i1, 
     uint32_t *a = room, *b = room + MC * t->kc / 2;
     for (size_t j = j0; j < j1; j += NC)
         for (size_t p = 0; p < g->k; p += t->kc) {
-            size_t n = simd_bf16_at_most(j1 - j, NC), k = simd_bf16_at_most(g->k - p, t->kc);
+            size_t n = at_most(j1 - j, NC), k = at_most(g->k - p, t->kc);
             if (g->tb)
                 pack_rows(b, NR, t->b + j * g->ldb + p, g->ldb, n, k);
             else
                 pack_lanes(b, NR, t->b + p * g->ldb + j, g->ldb, n, k);
             for (size_t i = i0; i < i1; i += MC) {
-                size_t m = simd_bf16_at_most(i1 - i, MC);
+                size_t m = at_most(i1 - i, MC);
                 if (g->ta)
                     pack_lanes(a, PANEL, t->a + p * g->lda + i, g->lda, m, k);
                 else
@@ -191,7 +189,7 @@ static void simd_bf16_gemm(const qkv_exec *e, float *c, const float *a, const fl
     grid g = simd_bf16_choose_grid(args, (size_t)e->threads);
     size_t blocks = (args->k + KC - 1) / KC, pieces = g.down * g.across;
     job t = {c, a, b, args, simd_bf16_rounded((args->k + blocks - 1) / blocks, 2)};
-    size_t words = (MC + simd_bf16_rounded(simd_bf16_at_most(args->n, NC), NR)) * t.kc / 2;
+    size_t words = (MC + simd_bf16_rounded(at_most(args->n, NC), NR)) * t.kc / 2;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     uint32_t *room = qkv__arena_alloc(e->scratch, pieces * words * sizeof *room);
     size_t m = simd_bf16_rounded((args->m + g.down - 1) / g.down, MR);
@@ -202,8 +200,8 @@ static void simd_bf16_gemm(const qkv_exec *e, float *c, const float *a, const fl
         for (size_t p = 0; p < pieces; p++) {
             size_t i = p / g.across * m, j = p % g.across * n;
             if (i < args->m && j < args->n)
-                simd_bf16_piece(&t, room + p * words, i, simd_bf16_at_most(args->m, i + m), j,
-                                simd_bf16_at_most(args->n, j + n));
+                simd_bf16_piece(&t, room + p * words, i, at_most(args->m, i + m), j,
+                                at_most(args->n, j + n));
         }
     }
     qkv__arena_release(e->scratch, mark);
@@ -214,7 +212,7 @@ void QKV_SIMD(qkv__round_bf16)(const qkv_exec *e, uint16_t *y, const float *x, s
 #pragma omp parallel for num_threads(e->threads) if (n > worth_threads) default(none) \
     shared(y, x, n)
     for (size_t i = 0; i < n; i += 2 * VF) {
-        size_t low = simd_bf16_at_most(n - i, VF), high = simd_bf16_at_most(n - i - low, VF);
+        size_t low = at_most(n - i, VF), high = at_most(n - i - low, VF);
         vf a = vf_get(x + i, low), b = high ? vf_get(x + i + VF, high) : vf_zero();
         _mm512_mask_storeu_epi16(y + i, (__mmask32)((1ull << (low + high)) - 1),
                                  (__m512i)_mm512_cvtne2ps_pbh(b, a));

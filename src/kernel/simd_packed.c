@@ -26,7 +26,6 @@ typedef struct {
 } job;
 
 static size_t pieces_of(size_t n, size_t size) { return (n + size - 1) / size; }
-static size_t simd_packed_at_most(size_t n, size_t most) { return n < most ? n : most; }
 
 /* y[i .. i+M-1, j .. j+15+16(G-1)]. M and G are constants wherever this is inlined. */
 QKV_INLINE void micro(const job *t, size_t i, size_t j, const size_t M, const size_t G)
@@ -49,7 +48,7 @@ QKV_INLINE void micro(const job *t, size_t i, size_t j, const size_t M, const si
         }
     }
     for (size_t v = 0; v < G * GROUP_V; v++) {
-        size_t at = j + v * VF, lanes = at < t->n ? simd_packed_at_most(t->n - at, VF) : 0;
+        size_t at = j + v * VF, lanes = at < t->n ? at_most(t->n - at, VF) : 0;
         if (!lanes)
             continue;
         vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
@@ -68,7 +67,7 @@ QKV_INLINE void tile(const job *t, size_t i, size_t j, size_t rows, const size_t
     case 4: micro(t, i, j, 4, G); break;
     case 5: micro(t, i, j, 5, G); break;
     case 6: micro(t, i, j, 6, G); break;
-    case 7: micro(t, i, j, simd_packed_at_most(7, MR), G); break;
+    case 7: micro(t, i, j, at_most(7, MR), G); break;
     default: micro(t, i, j, MR, G);
     }
 }
@@ -79,10 +78,10 @@ static void simd_packed_piece(const job *t, size_t i0, size_t i1, size_t g0, siz
     size_t block = block_parameters / (t->k + 1) / MR * MR;
     block = block ? block : MR;
     for (; i0 < i1; i0 += block) {
-        size_t end = simd_packed_at_most(i1, i0 + block);
+        size_t end = at_most(i1, i0 + block);
         for (size_t g = g0; g < g1; g += GROUPS)
             for (size_t i = i0; i < end; i += MR) {
-                size_t j = g * QKV_K_PACKED, rows = simd_packed_at_most(end - i, MR);
+                size_t j = g * QKV_K_PACKED, rows = at_most(end - i, MR);
                 if (g1 - g >= GROUPS)
                     tile(t, i, j, rows, GROUPS);
                 else if (g1 - g == 1)
@@ -120,7 +119,7 @@ static void simd_packed_packed(const qkv_exec *e, float *y, size_t ldy, const fl
     for (size_t p = 0; p < down * across; p++) {
         size_t i = p / across, j = p % across;
         simd_packed_piece(&t, tiles * i / down * MR,
-                          simd_packed_at_most(tiles * (i + 1) / down * MR, t.m),
+                          at_most(tiles * (i + 1) / down * MR, t.m),
                           groups * j / across, groups * (j + 1) / across);
     }
 }

@@ -11,7 +11,6 @@ enum {
     ACROSS = 64            /* row stride of what product_columns reads transposed */
 };
 
-static inline size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 
 /* c (m, n) = [alpha c +] a b for m <= MR rows; n = nv vectors. b (k, n), row stride ldb.
  * product_rows: a (m, k) with row stride lda. product_columns: a is stored (k, m), row stride

@@ -58,7 +58,7 @@ static void round_one(const job *t, size_t i, size_t b)
     size_t at = b * t->block, left = t->w->k - at;
     const small_rounded to = {t->q + i * t->padded + at, t->scale + i * t->blocks + b,
                               t->start + i * t->blocks + b};
-    small_round_block(&to, t->x + i * t->ldx + at, small_at_most(left, t->block), t->block,
+    small_round_block(&to, t->x + i * t->ldx + at, at_most(left, t->block), t->block,
                       small_offset(t->w->type));
 }
 
@@ -174,7 +174,7 @@ QKV_INLINE void small_tile(const job *t, size_t i, size_t g, size_t apart,
         small_integers(t, sum, i, g, apart, TYPE, M, R);
     for (size_t v = 0; v < R * GROUP_V; v++) {
         size_t at = (g + v / GROUP_V * apart) * QKV_K_PACKED + v % GROUP_V * VF;
-        size_t lanes = at < t->w->n ? small_at_most(t->w->n - at, VF) : 0;
+        size_t lanes = at < t->w->n ? at_most(t->w->n - at, VF) : 0;
         if (!lanes)
             continue;
         vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
@@ -194,10 +194,10 @@ QKV_INLINE void small_height(const job *t, size_t i, size_t g, size_t apart, siz
     const size_t most = R > GROUPS ? FEW : MOST;
     switch (rows) {
     case 1: small_tile(t, i, g, apart, TYPE, 1, R); break;
-    case 2: small_tile(t, i, g, apart, TYPE, small_at_most(2, most), R); break;
-    case 3: small_tile(t, i, g, apart, TYPE, small_at_most(3, most), R); break;
-    case 4: small_tile(t, i, g, apart, TYPE, small_at_most(4, most), R); break;
-    case 5: small_tile(t, i, g, apart, TYPE, small_at_most(5, most), R); break;
+    case 2: small_tile(t, i, g, apart, TYPE, at_most(2, most), R); break;
+    case 3: small_tile(t, i, g, apart, TYPE, at_most(3, most), R); break;
+    case 4: small_tile(t, i, g, apart, TYPE, at_most(4, most), R); break;
+    case 5: small_tile(t, i, g, apart, TYPE, at_most(5, most), R); break;
     default: small_tile(t, i, g, apart, TYPE, most, R);
     }
 }
@@ -219,10 +219,10 @@ QKV_INLINE void small_runs(const job *t, size_t i0, size_t i1, size_t g0, size_t
     size_t run = (g1 - g0) / R;
     for (size_t g = 0; g < run; g++)
         for (size_t i = i0; i < i1; i += M)
-            small_typed(t, i, g0 + g, run, small_at_most(i1 - i, M), R);
+            small_typed(t, i, g0 + g, run, at_most(i1 - i, M), R);
     for (size_t g = g0 + run * R; g < g1; g++)
         for (size_t i = i0; i < i1; i += MR)
-            small_typed(t, i, g, 0, small_at_most(i1 - i, MR), 1);
+            small_typed(t, i, g, 0, at_most(i1 - i, MR), 1);
 }
 
 static void small_piece(const job *t, size_t i0, size_t i1, size_t g0, size_t g1)
@@ -234,7 +234,7 @@ static void small_piece(const job *t, size_t i0, size_t i1, size_t g0, size_t g1
         return;
     }
     for (block = block ? block : MR; i0 < i1; i0 += block)
-        small_runs(t, i0, small_at_most(i1, i0 + block), g0, g1, MR, GROUPS);
+        small_runs(t, i0, at_most(i1, i0 + block), g0, g1, MR, GROUPS);
 }
 
 /* ---- the product --------------------------------------------------------------------------- */
@@ -273,7 +273,7 @@ static void simd_small_small(const qkv_exec *e, float *y, size_t ldy, const floa
     for (size_t p = 0; p < team; p++) {
         if (down)
             small_piece(&t, tiles * p / team * MR,
-                        small_at_most(tiles * (p + 1) / team * MR, t.m), 0, t.groups);
+                        at_most(tiles * (p + 1) / team * MR, t.m), 0, t.groups);
         else
             small_piece(&t, 0, t.m, t.groups * p / team, t.groups * (p + 1) / team);
     }

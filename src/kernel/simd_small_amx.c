@@ -54,7 +54,7 @@ static bool few_rows(const amx_job *t)
 static void amx_round_bf16(const amx_job *t, size_t tile, size_t p)
 {
     unsigned char *to = t->q + (tile * t->depth + p) * TILE_BYTES;
-    const size_t k = small_at_most(t->w->k - p * DEPTH, DEPTH);
+    const size_t k = at_most(t->w->k - p * DEPTH, DEPTH);
     for (size_t r = tile * SIDE; r < (tile + 1) * SIDE; r++, to += ROW_BYTES) {
         __m512i row = _mm512_setzero_si512();
         if (r < t->m)
@@ -71,7 +71,7 @@ static void amx_round_bytes(const amx_job *t, size_t tile, size_t b)
         const small_rounded to = {(int8_t *)t->q + at * t->x_tile + r * block,
                                   t->scale + at * SIDE + r, t->start + at * SIDE + r};
         bool there = tile * SIDE + r < t->m;
-        size_t n = there ? small_at_most(t->w->k - b * block, block) : 0;
+        size_t n = there ? at_most(t->w->k - b * block, block) : 0;
         const float *from = t->x + (there ? (tile * SIDE + r) * t->ldx + b * block : 0);
         small_round_block(&to, from, n, block, small_offset(t->w->type));
     }
@@ -169,10 +169,10 @@ QKV_INLINE void amx_blocks(const amx_job *t, vf sum[SIDE], size_t tile, size_t g
     const size_t block = TYPE == QKV_K_INT8 ? QKV_K_INT8_BLOCK : QKV_K_INT4_BLOCK;
     const unsigned char *x = t->q + tile * t->depth * t->x_tile;
     int32_t products[2][AHEAD][SIDE * SIDE];
-    size_t count = small_at_most(t->depth, AHEAD);
+    size_t count = at_most(t->depth, AHEAD);
     amx_begin(products[0], x, line, count, block, SPREAD);
     for (size_t b = 0, turn = 0; b < t->depth; turn = !turn) {
-        size_t next = b + count, more = small_at_most(t->depth - next, AHEAD);
+        size_t next = b + count, more = at_most(t->depth - next, AHEAD);
         if (more)
             amx_begin(products[!turn], x + next * SIDE * block, line + next * SIDE * block, more,
                       block, SPREAD);
@@ -191,12 +191,12 @@ QKV_INLINE void amx_integers(const amx_job *t, size_t tile, size_t g, const unsi
 #pragma GCC unroll 16
     for (size_t r = 0; r < ROWS; r++)
         sum[r] = vf_zero();
-    size_t rows = small_at_most(t->m - tile * SIDE, SIDE), at = g * SIDE;
+    size_t rows = at_most(t->m - tile * SIDE, SIDE), at = g * SIDE;
     float *y = t->y + tile * SIDE * t->ldy + at;
     for (size_t r = 0; r < ROWS && r < rows; r++)
         __builtin_prefetch(y + r * t->ldy, 1); /* it is far away */
     amx_blocks(t, sum, tile, g, line, TYPE, SPREAD, ROWS);
-    size_t lanes = small_at_most(t->w->n - at, VF);
+    size_t lanes = at_most(t->w->n - at, VF);
     vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
     vf of_w = TYPE == QKV_K_INT8 ? vf_load((const float *)t->w->scales + at) : vf_zero();
 #pragma GCC unroll 16
@@ -296,7 +296,7 @@ static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const
         size_t row = (tile + i / 2) * SIDE, at = (g + i % 2) * SIDE;
         if (row >= t->m || g + i % 2 >= g1)
             continue;
-        size_t rows = small_at_most(t->m - row, SIDE), lanes = small_at_most(t->w->n - at, VF);
+        size_t rows = at_most(t->m - row, SIDE), lanes = at_most(t->w->n - at, VF);
         vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
         for (size_t r = 0; r < rows; r++)
             vf_put(t->y + (row + r) * t->ldy + at, vf_load(sums + r * SIDE) + bias, lanes);
@@ -314,7 +314,7 @@ static void amx_groups_bf16(const amx_job *t, size_t first, size_t end, size_t g
         for (size_t p = 0; p < t->depth; p += step)
             for (size_t tile = first; tile < end; tile += 2) {
                 float *at = sums + (tile - first) / 2 * 4 * TILE;
-                size_t stop = small_at_most(t->depth, p + step);
+                size_t stop = at_most(t->depth, p + step);
                 amx_square(t, &w, tile, t->y + tile * SIDE * t->ldy + g * SIDE, at, p, stop);
                 if (stop == t->depth)
                     amx_finish(t, tile, g, g1, at);
@@ -349,8 +349,8 @@ static void amx_share(const amx_job *t, size_t team, size_t rows, size_t run)
         configure_tiles(few_rows(t) ? SIDE / 2 : SIDE, t->x_tile / SIDE);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < count; i++) {
-            size_t first = i / across * tiles, end = small_at_most(t->tiles, first + tiles);
-            size_t g0 = i % across * run, g1 = small_at_most(t->groups, g0 + run);
+            size_t first = i / across * tiles, end = at_most(t->tiles, first + tiles);
+            size_t g0 = i % across * run, g1 = at_most(t->groups, g0 + run);
             (t->w->type == QKV_K_BF16 ? amx_groups_bf16 : amx_groups)(t, first, end, g0, g1, aside);
         }
         _tile_release();
@@ -368,7 +368,7 @@ static void simd_small_amx_many(const qkv_exec *e, float *y, size_t ldy, const f
     t.depth = units_of(w->k, block);
     t.x_tile = SIDE * block * (bf16 ? 2 : 1);
     size_t fit = x_bytes / (t.depth * t.x_tile) / 2 * 2 * SIDE;
-    size_t rows = small_at_most(fit ? fit : 2 * SIDE, MOST_ROWS);
+    size_t rows = at_most(fit ? fit : 2 * SIDE, MOST_ROWS);
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;
     size_t run = 2 * units_of(t.groups, 16 * team);
     qkv__mark mark = qkv__arena_mark(e->scratch);

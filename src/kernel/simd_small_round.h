@@ -16,7 +16,6 @@ typedef struct {
     int32_t *start;
 } small_rounded;
 
-static inline size_t small_at_most(size_t n, size_t most) { return n < most ? n : most; }
 
 /* The offset that integers of this type still have after small_line. */
 static inline int small_offset(qkv_k_small_type type)
@@ -30,7 +29,7 @@ static inline void small_round_block(const small_rounded *to, const float *x, si
 {
     vf most = vf_zero(), odd = vf_zero(), sum = vf_zero();
     for (size_t p = 0; p < n; p += VF) {
-        vf v = vf_get(x + p, small_at_most(n - p, VF));
+        vf v = vf_get(x + p, at_most(n - p, VF));
         most = vf_max(vf_abs(v), most);
         odd = odd + v * vf_zero();
     }
@@ -38,7 +37,7 @@ static inline void small_round_block(const small_rounded *to, const float *x, si
     bool fine = no_number == 0 && inverse < INFINITY;
     vf factor = vf_set1(fine ? inverse : 0);
     for (size_t p = 0; p < block; p += VF) {
-        size_t lanes = p < n ? small_at_most(n - p, VF) : 0;
+        size_t lanes = p < n ? at_most(n - p, VF) : 0;
         vf v = lanes && fine ? vf_round(vf_get(x + p, lanes) * factor) : vf_zero();
         small_put(to->q + p, v);
         sum = sum + v;

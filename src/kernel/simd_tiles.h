@@ -44,7 +44,7 @@ static inline void configure_tiles(size_t rows, size_t bytes)
 /* A row of a first operand: the `n` <= DEPTH numbers at `from`, then zeros. */
 static inline __m512i tile_row(const float *from, size_t n)
 {
-    vf first = vf_get(from, n < VF ? n : VF);
+    vf first = vf_get(from, at_most(n, VF));
     vf second = n > VF ? vf_get(from + VF, n - VF) : vf_zero();
     return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
@@ -84,9 +84,9 @@ QKV_INLINE void pack_words(uint32_t *to, const float *from, size_t ld, size_t la
 /* Lays out a tile of an operand: lanes i .. i+15, numbers p .. p+31 along k; 0 beyond it. */
 static inline void pack_tile(uint32_t *to, const operand *o, size_t i, size_t p)
 {
-    const size_t lanes = o->lanes <= i ? 0 : o->lanes - i < SIDE ? o->lanes - i : SIDE;
-    const size_t k = lanes == 0 ? 0 : o->k - p < DEPTH ? o->k - p : DEPTH;
-    const float *from = o->x + (lanes == 0 ? 0 : o->along ? i * o->ld + p : p * o->ld + i);
+    const size_t lanes = o->lanes > i ? at_most(o->lanes - i, SIDE) : 0;
+    const size_t k = lanes ? at_most(o->k - p, DEPTH) : 0;
+    const float *from = o->x + (!lanes ? 0 : o->along ? i * o->ld + p : p * o->ld + i);
     if (lanes < SIDE || k < DEPTH)
         pack_words(to, from, o->ld, lanes, k, o->along, o->along != o->lane_rows);
     else if (o->along && o->lane_rows)

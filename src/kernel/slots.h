@@ -242,6 +242,11 @@ KERNEL(kv_store, (const qkv_exec *e, void *y, qkv_real *scale, const qkv_real *x
 /* And back: y (rows, D) = x, scale (rows). */
 KERNEL(kv_load, (const qkv_exec *e, qkv_real *y, const void *x, const qkv_real *scale,
        qkv_k_kv kind, size_t rows, size_t D), (e, y, x, scale, kind, rows, D))
+/* attention to keys and values of a cache, of QKV_K_FEW queries a sequence or fewer, without
+ * dropout. The strides of k and v in args are not read. */
+KERNEL(attention_stored, (const qkv_exec *e, qkv_real *out, qkv_real *lse, const qkv_real *q,
+       const qkv_k_stored *k, const qkv_k_stored *v, const qkv_k_attention_args *args),
+       (e, out, lse, q, k, v, args))
 
 /* weights (rows, k_len[b]) of queries row .. row+rows-1 of one sequence and head, exactly, from
  * q, k and lse; before dropout. */

@@ -75,7 +75,7 @@ static void put_integer(const qkv_k_small *w, size_t row, size_t at, int value)
 float qkv__small_number(const qkv_k_small *w, size_t row, size_t at)
 {
     const unsigned char *byte = byte_of(w, row, at);
-    return qkv__small_from_bf16((uint16_t)(byte[0] | byte[1] << 8));
+    return qkv__bf16_number((uint16_t)(byte[0] | byte[1] << 8));
 }
 
 /* Where the scale of a row's block is, of blocks in 4 bits. */
@@ -90,7 +90,7 @@ float qkv__small_scale(const qkv_k_small *w, size_t row, size_t at)
 {
     if (w->type == QKV_K_INT8)
         return ((const float *)w->scales)[row];
-    return qkv__small_from_bf16(*block_scale(w, row, at / QKV_K_INT4_BLOCK));
+    return qkv__bf16_number(*block_scale(w, row, at / QKV_K_INT4_BLOCK));
 }
 
 /* ---- rounding ------------------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static fitted small_fit(const float x[QKV_K_INT4_BLOCK], float inverse)
     }
     if (!(qq > 0))
         return (fitted){0, 0};
-    float scale = qkv__small_from_bf16(qkv__small_to_bf16(xq / qq));
+    float scale = qkv__bf16_number(qkv__small_to_bf16(xq / qq));
     return (fitted){scale, scale * (2 * xq - scale * qq)};
 }
 

@@ -45,13 +45,6 @@ size_t qkv__small_scale_bytes(const qkv_k_small *w);
 /* Scales of a row: 0 in bf16, 1 in 8 bits, one a block in 4. */
 size_t qkv__small_row_scales(const qkv_k_small *w);
 
-static inline float qkv__small_from_bf16(uint16_t half)
-{
-    uint32_t word = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &word, sizeof x);
-    return x;
-}
 uint16_t qkv__small_to_bf16(float x); /* to nearest, ties to even */
 
 /* w[row, at], an integer; and in bf16 the number. */

@@ -49,6 +49,7 @@ static void fill_meta(unsigned isa, unsigned usable)
     if (usable) {
         k->attention = tables[isa].attention;
         k->attention_bwd = tables[isa].attention_bwd;
+        k->attention_stored = tables[isa].attention_stored;
     }
     if (usable & QKV__BF16_ANY)
         k->gemm = tables[isa].gemm;

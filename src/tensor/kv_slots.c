@@ -1,5 +1,7 @@
 /* kv_slots.c - sequences of unequal lengths in one cache of keys and values, each in a slot of its
  * own, which is used again without being cleared. */
+#include <math.h>
+
 #include "tensor/kv_memory.h"
 
 /* The sentence of the first thing that does not fit; true: all does. */
@@ -112,6 +114,47 @@ static qkv_tensor *kv_slots_attend_all(qkv_tape *t, qkv_kv_cache *c, const qkv_k
     return qkv_attention(t, q, k, v, o);
 }
 
+/* Whether the kernel for few queries of a sequence serves: nobody asks for weights or drops any. */
+static bool kv_slots_few(const qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
+                         const qkv_tensor *q, const qkv_attention_options *o)
+{
+    bool few = !t->probes && !(t->train && o->dropout > 0) && q->shape[3] == c->D &&
+               q->shape[2] % c->heads == 0;
+    for (size_t i = 0; i < s->sequences; i++)
+        few = few && s->offsets[i + 1] - s->offsets[i] <= QKV_K_FEW;
+    return few;
+}
+
+/* All sequences at once, their keys and values as they are stored. */
+static qkv_tensor *kv_slots_attend_stored(qkv_tape *t, const qkv_kv_cache *c,
+                                          const qkv_kv_slots *s, qkv_tensor *q,
+                                          const qkv_attention_options *o)
+{
+    const size_t n = s->sequences, rows = q->shape[1], heads = q->shape[2];
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, (size_t[]){1, rows, heads, c->Dv});
+    size_t *list = qkv__step_alloc(t, (4 * n + 1) * sizeof *list);
+    qkv_real *lse = qkv__step_memory(t, (rows * heads + 1) * sizeof *lse);
+    q = qkv_contiguous(t, q);
+    if (!y || !list || !lse || !q)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        list[i] = (size_t)s->offsets[i];
+        list[n + i] = (size_t)(s->offsets[i + 1] - s->offsets[i]);
+        list[2 * n + i] = (size_t)s->slots[i] * c->capacity + kv_slots_first(s, i);
+        list[3 * n + i] = kv_slots_seen(s, i);
+    }
+    const qkv_k_attention_args a = {
+        .B = n, .H = heads, .Hkv = c->heads, .D = c->D, .Dv = c->Dv, .q_begin = list,
+        .q_len = list + n, .k_begin = list + 2 * n, .k_len = list + 3 * n,
+        .k_len_full = list + 3 * n, .q_row = heads * c->D, .q_head = c->D,
+        .o_row = heads * c->Dv, .o_head = c->Dv, .causal = o->causal,
+        .scale = o->scale != 0 ? o->scale : 1 / sqrt((double)c->D)};
+    const qkv_k_stored k = {(qkv_k_kv)c->store, c->k.data, c->k.scale};
+    const qkv_k_stored v = {(qkv_k_kv)c->store, c->v.data, c->v.scale};
+    t->k->attention_stored(&t->exec, qkv__real(y), lse, qkv__real(q), &k, &v, &a);
+    return y;
+}
+
 /* What sequence i sees, as reals. */
 static qkv_tensor *kv_slots_load(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
                                  size_t i, const qkv__kv_side *side, size_t width)
@@ -129,7 +172,7 @@ static qkv_tensor *kv_slots_load(qkv_tape *t, const qkv_kv_cache *c, const qkv_k
 
 /* One sequence after another, so that its reals are still in the processor's cache when attention
  * reads them. */
-static qkv_tensor *kv_slots_attend_each(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s,
+static qkv_tensor *kv_slots_attend_each(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
                                         qkv_tensor *q, const qkv_attention_options *o)
 {
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, (size_t[]){1, q->shape[1], q->shape[2], c->Dv});
@@ -161,8 +204,10 @@ qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots
     o.sequences = 0;
     o.q_offsets = o.k_offsets = o.k_lengths = o.k_begins = NULL;
     o.bias = o.mask = NULL;
-    return c->store == QKV_KV_F32 ? kv_slots_attend_all(t, c, s, q, &o)
-                                  : kv_slots_attend_each(t, c, s, q, &o);
+    if (c->store == QKV_KV_F32)
+        return kv_slots_attend_all(t, c, s, q, &o);
+    return (kv_slots_few(t, c, s, q, &o) ? kv_slots_attend_stored : kv_slots_attend_each)(t, c, s,
+                                                                                          q, &o);
 }
 
 /* Positions, of which each takes `bytes` bytes; the two may overlap. */

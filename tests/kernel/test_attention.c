@@ -257,6 +257,78 @@ static void test_long(void **state)
     }
 }
 
+/* x (rows, heads, width) as a cache keeps it, and in x what that stands for. */
+static qkv_k_stored stored_of(array *x, qkv_k_kv kind, const qkv_exec *e)
+{
+    const qkv_kernels *k = qkv__kernels(0);
+    size_t rows = x->rows * x->heads;
+    float *scale = kind == QKV_K_KV_INT8 ? malloc((rows + 1) * sizeof *scale) : NULL;
+    void *data = malloc((rows * x->width + 1) * sizeof(uint16_t));
+    float *reals = malloc((rows * x->width + 1) * sizeof *reals);
+    k->kv_store(e, data, scale, x->data, x->row, x->head, kind, x->rows, x->heads, x->width);
+    k->kv_load(e, reals, data, scale, kind, rows, x->width);
+    for (size_t n = 0; n < rows; n++)
+        memcpy(at(x, n / x->heads, n % x->heads), reals + n * x->width,
+               x->width * sizeof *reals);
+    free(reals);
+    return (qkv_k_stored){kind, data, scale};
+}
+
+static void stored_free(qkv_k_stored *x)
+{
+    free((void *)x->data);
+    free((void *)x->scale);
+}
+
+/* Every instruction set on a problem whose keys and values a cache has. */
+static void check_stored(problem *p, qkv_k_kv kind, const qkv_exec *e, dice *d)
+{
+    qkv_k_stored k = stored_of(&p->k, kind, e), v = stored_of(&p->v, kind, e);
+    results want = results_make(p, d);
+    run_kernels(&want, p, qkv__kernels(0), e);
+    for (size_t i = 0; i < ISAS; i++) {
+        if (!machine_has(isa_list[i]))
+            continue;
+        results got = results_make(p, d);
+        p->a.o_row = got.out.row, p->a.o_head = got.out.head;
+        poison_scratch(e->scratch);
+        qkv__kernels(isa_list[i])->attention_stored(e, got.out.data, got.lse.data, p->q.data, &k,
+                                                    &v, &p->a);
+        assert_int_equal(qkv__arena_used(e->scratch), 0);
+        assert_int_equal(array_strays(&got.out), 0);
+        for (size_t n = 0; n < p->q_rows * p->a.H; n++) {
+            const float *x = at(&got.out, n / p->a.H, n % p->a.H);
+            const float *y = at(&want.out, n / p->a.H, n % p->a.H);
+            for (size_t c = 0; c < p->a.Dv; c++)
+                if (!(fabsf(x[c] - y[c]) <= 2e-5f * (1 + fabsf(y[c]))))
+                    fail_case(p, isa_list[i], "stored", (double)fabsf(x[c] - y[c]));
+        }
+        results_free(&got);
+    }
+    results_free(&want);
+    stored_free(&k);
+    stored_free(&v);
+}
+
+static void test_stored(void **state)
+{
+    (void)state;
+    qkv__arena *scratch;
+    assert_int_equal(qkv__arena_create(&scratch, context, "scratch"), QKV_OK);
+    for (unsigned n = 0; n < 60; n++) {
+        dice d = { n * 17 + 3 };
+        const recipe r = { QKV_K_FEW, 300, 90, .causal = roll(&d, 2), .lengths = roll(&d, 2),
+                           .packed = roll(&d, 2), .grouped = roll(&d, 2),
+                           .bias = n % 5 == 0, .strides = roll(&d, 2) };
+        problem p;
+        problem_make(&p, &r, &d);
+        qkv_exec e = { .threads = 1 + (int)n % 3, .scratch = scratch };
+        check_stored(&p, n % 2 ? QKV_K_KV_BF16 : QKV_K_KV_INT8, &e, &d);
+        problem_free(&p);
+    }
+    qkv__arena_destroy(scratch);
+}
+
 /* Sequences without keys among others, each also the first that a thread meets. */
 static void test_no_keys(void **state)
 {
@@ -398,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_few_queries),        cmocka_unit_test(test_long),
         cmocka_unit_test(test_large_scale),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_no_keys),
+        cmocka_unit_test(test_stored),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

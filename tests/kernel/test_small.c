@@ -14,7 +14,7 @@ static void round_x(double *out, const float *x, size_t k, qkv_k_small_type type
         float inverse = 127 / most;
         for (size_t i = at; i < end; i++)
             out[i] = type == QKV_K_BF16
-                         ? (double)(to_bf16 ? qkv__small_from_bf16(qkv__small_to_bf16(x[i])) : x[i])
+                         ? (double)(to_bf16 ? qkv__bf16_number(qkv__small_to_bf16(x[i])) : x[i])
                      : !isfinite(inverse) ? 0
                                           : (double)(nearbyintf(x[i] * inverse) * (most / 127));
     }

@@ -186,6 +186,12 @@ static void check_attention(const char *kernel, const qkv_k_attention_args *a)
     check_inside(kernel, a->bias, 1);
 }
 
+static void check_stored(const char *kernel, const qkv_k_stored *x)
+{
+    check_inside(kernel, x->data, 1);
+    check_inside(kernel, x->scale, 1);
+}
+
 static void check_map(const char *kernel, const qkv_k_channel_map_args *a)
 {
     const qkv_real *const all[] = {a->m, a->q, a->u, a->p, a->r};
@@ -197,6 +203,7 @@ static void check_map(const char *kernel, const qkv_k_channel_map_args *a)
     _Generic((x), qkv_real *: check_reals, const qkv_real *: check_reals, int32_t *: check_ids,  \
              const int32_t *: check_ids, const qkv_k_gemm_args *: check_gemm,                    \
              const qkv_k_attention_args *: check_attention,                                      \
+             const qkv_k_stored *: check_stored,                                                 \
              const qkv_k_channel_map_args *: check_map, default: check_nothing)(kernel, x);
 /* CHECK for each of at most 16 arguments. */
 #define CHECKS_1(k, x, ...) CHECK(k, x)
