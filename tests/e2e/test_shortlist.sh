@@ -10,27 +10,8 @@ fail() { echo "$*"; failed=1; }
 has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in: $(head -5 "$1")"; }
 q() { "$QKV" "$@" --threads 1 2>err || fail "qkv $*: $(cat err)"; }
 
-# refused WORDS ARGUMENT...: exit 1, one line that has the words, nothing written.
-refused() {
-    words=$1
-    shift
-    "$QKV" "$@" --threads 1 >answer 2>err <s
-    [ $? -eq 1 ] || fail "qkv $*: not exit 1"
-    [ "$(wc -l <err)" -eq 1 ] || fail "qkv $*: not one line: $(cat err)"
-    [ ! -s answer ] || fail "qkv $*: an answer"
-    has err "$words"
-    [ ! -e new ] || fail "qkv $*: wrote a file"
-}
-
-# Digits, and the same digits as words, backwards.
-awk 'BEGIN {
-    split("null eins zwei drei vier", w, " ")
-    for (i = 0; i < 40; i++) {
-        a = i % 5; b = int(i / 5) % 5; c = (i * 7) % 5
-        print a, b, c > "s"
-        print w[c + 1], w[b + 1], w[a + 1] > "t"
-    }
-}'
+# shellcheck source=tests/support/digits.sh
+. "$QKV_SOURCE/tests/support/digits.sh"
 q train translate --quiet --model nano --vocab 60 --warmup 5 --source s --target t --valid-last 1 \
     --steps 150 --set dropout=0 --lr 0.01 --out m
 

@@ -8,15 +8,8 @@ trap 'rm -rf "$out"' EXIT
 cd "$out" || exit 1
 fail() { echo "$*"; exit 1; }
 
-# 40 pairs: a sentence of digits, and the same digits as words, backwards.
-awk 'BEGIN {
-    split("null eins zwei drei vier", w, " ")
-    for (i = 0; i < 40; i++) {
-        a = i % 5; b = int(i / 5) % 5; c = (i * 7) % 5
-        print a, b, c > "s"
-        print w[c + 1], w[b + 1], w[a + 1] > "t"
-    }
-}'
+# shellcheck source=tests/support/digits.sh
+. "$QKV_SOURCE/tests/support/digits.sh"
 train() { "$qkv" train translate --quiet --threads 1 --model nano --vocab 60 --warmup 5 "$@"; }
 
 train --source s --target t --valid-last 4 --steps 60 --set dropout=0 --lr 0.01 --json --out a \
