@@ -70,9 +70,9 @@ typedef struct {
 /* ---- norms --------------------------------------------------------------------------------- */
 
 /* rms: no mean. sum (N, C) = x + residual when residual is not NULL (sum may be NULL then too,
- * and then s is not kept); s is x otherwise. y = (s - mean) rstd weight + bias. mean (N; not
- * written when rms) and rstd (N) are for the backward pass and may be NULL. weight, bias may
- * be NULL. */
+ * and then s is not kept, and it may be x); s is x otherwise. y = (s - mean) rstd weight + bias.
+ * mean (N; not written when rms) and rstd (N) are for the backward pass and may be NULL. weight,
+ * bias may be NULL. */
 typedef struct {
     bool rms;
     double eps;

@@ -176,6 +176,11 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
             return NULL;
         h = qkv_gated(t, part[0], part[1], c->act);
     } else {
+        if (!qkv__probed(t, "ff.act") && !(c->ff_dropout > 0 && qkv__trains(t)))
+            return qkv__feed_forward(t, x, &(qkv__layer){block_use(t, b->p.up_weight),
+                                                         block_use(t, b->p.up_bias)}, c->act,
+                                     &(qkv__layer){block_use(t, b->p.down_weight),
+                                                   block_use(t, b->p.down_bias)});
         h = block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     }
     h = qkv_probe(t, "ff.act", h);
@@ -201,6 +206,7 @@ static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *
     if (b->c.drop_path > 0)
         branch = qkv_drop_path(t, branch, b->c.drop_path, dropout_id + PATH, seq->sequences,
                                seq->offsets);
+    qkv__spend(t, branch);
     s->branch = branch;
     if (b->c.post_norm && branch)
         s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout,

@@ -25,6 +25,21 @@ bool qkv__probed(qkv_tape *t, const char *name);
 /* The residual stream with which qkv_tape_enter starts block i of a stack; NULL: none. */
 qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
 
+/* The values of x, which its maker has just made and nobody else holds, may be overwritten by the
+ * next op that reads them, so that a step needs less memory; no backward pass may need them. Does
+ * nothing while probes look on, who may hold any tensor. x may be NULL. */
+void qkv__spend(qkv_tape *t, qkv_tensor *x);
+
+/* A linear layer's weight (out, in) and bias (out), which may be NULL. */
+typedef struct {
+    qkv_tensor *weight, *bias;
+} qkv__layer;
+
+/* act(x up^T + bias) down^T + bias: two qkv_linear as one op, to the bit, which keeps nothing of
+ * what comes out of the activation. */
+qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, qkv_activation act,
+                              const qkv__layer *down);
+
 /* "(4, 128, 768)" in step memory; "none" for NULL. */
 const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
 

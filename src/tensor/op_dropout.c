@@ -28,7 +28,7 @@ static qkv_tensor *op_dropout_drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x,
         in[1] = qkv_contiguous(t, residual);
     if (t->status)
         return NULL;
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__new_in_place(t, in[0]);
     if (!y)
         return NULL;
     uint64_t row = qkv__first_row(t, qkv__rows(x), x->ndim ? x->shape[0] : 1);

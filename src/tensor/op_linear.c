@@ -1,9 +1,13 @@
-/* op_linear.c - y = act(x W^T + b): product, bias and activation as one op.
+/* op_linear.c - y = act(x W^T + b): product, bias and activation as one op; and two of them, a
+ * feed-forward network, as one.
  *
  * The value before the activation is kept for the backward pass; without an activation, or when
- * nothing is recorded, nothing is kept. A few rows without a tape (decoding) are bound by the
- * speed at which the weights are read and take their own kernel. Weights in fewer bits:
- * small_product.c. */
+ * nothing is recorded, nothing is kept. A feed-forward network does not keep what comes out of its
+ * activation, the widest tensor of a transformer's block: its backward pass activates again. A few
+ * rows without a tape (decoding) are bound by the speed at which the weights are read and take
+ * their own kernel. Weights in fewer bits: small_product.c. */
+#include <string.h>
+
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
@@ -14,32 +18,62 @@ typedef struct {
     qkv_tensor *before; /* x W^T + b, or NULL without an activation */
 } linear_params;
 
+/* A layer's sizes: rows, and numbers of a row of its input and of its output. */
+typedef struct {
+    size_t M, K, N;
+} linear_sizes;
+
+/* y (M, N) = x (M, K) w^T + b. */
+static void output(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_tensor *w,
+                   const qkv_tensor *b, const linear_sizes *s)
+{
+    t->k->gemm(&t->exec, y, x, qkv__real(w),
+               &(qkv_k_gemm_args){false, true, false, s->M, s->N, s->K, s->K, s->K, s->N,
+                                  b ? qkv__real(b) : NULL});
+}
+
+/* dw += dy^T x and db += sums of dy's columns, where they are wanted; x (M, K), dy (M, N). */
+static void weight_gradients(qkv_tape *t, qkv_tensor *w, qkv_tensor *b, const qkv_real *x,
+                             const qkv_real *dy, const linear_sizes *s)
+{
+    bool acc;
+    qkv_real *dw = qkv__grad(t, w, &acc);
+    if (dw)
+        t->k->gemm(&t->exec, dw, dy, x,
+                   &(qkv_k_gemm_args){true, false, acc, s->N, s->K, s->M, s->N, s->K, s->K, NULL});
+    qkv_real *db = b ? qkv__grad(t, b, &acc) : NULL;
+    if (db)
+        t->k->sum_rows(&t->exec, db, dy, s->N, acc, s->M, s->N);
+}
+
+/* dx (M, K) = [dx +] dy w. */
+static void input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_tensor *w,
+                           const qkv_real *dy, const linear_sizes *s)
+{
+    if (dx)
+        t->k->gemm(&t->exec, dx, dy, qkv__real(w),
+                   &(qkv_k_gemm_args){false, false, acc, s->M, s->K, s->N, s->N, s->K, s->K, NULL});
+}
+
 static void linear_backward(qkv_tape *t, const qkv__node *n)
 {
     const linear_params *p = n->params;
-    qkv_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2], *y = n->out[0];
-    size_t M = qkv__rows(x), K = qkv__channels(x), N = qkv__channels(y);
+    qkv_tensor *x = n->in[0], *y = n->out[0];
+    const linear_sizes s = {qkv__rows(x), qkv__channels(x), qkv__channels(y)};
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     if (p->before) { /* the gradient before the activation, in place unless dy was asked for */
         bool asked = y->required || y->kept == t->pass;
-        qkv_real *du = asked ? qkv__scratch(t, M * N) : (qkv_real *)(uintptr_t)dy;
+        qkv_real *du = asked ? qkv__scratch(t, s.M * s.N) : (qkv_real *)(uintptr_t)dy;
         if (du)
-            t->k->act_bwd(&t->exec, du, qkv__real(p->before), dy, (qkv_k_act)p->act, false, M * N);
+            t->k->act_bwd(&t->exec, du, qkv__real(p->before), dy, (qkv_k_act)p->act, false,
+                          s.M * s.N);
         dy = du; /* without scratch the tape has failed, and nobody wants a gradient now */
     }
-    bool acc;
+    bool acc = false;
     qkv_real *dx = qkv__grad(t, x, &acc);
-    if (dx)
-        t->k->gemm(&t->exec, dx, dy, qkv__real(w),
-                   &(qkv_k_gemm_args){false, false, acc, M, K, N, N, K, K, NULL});
-    qkv_real *dw = qkv__grad(t, w, &acc);
-    if (dw)
-        t->k->gemm(&t->exec, dw, dy, qkv__real(x),
-                   &(qkv_k_gemm_args){true, false, acc, N, K, M, N, K, K, NULL});
-    qkv_real *db = b ? qkv__grad(t, b, &acc) : NULL;
-    if (db)
-        t->k->sum_rows(&t->exec, db, dy, N, acc, M, N);
+    input_gradient(t, dx, acc, n->in[1], dy, &s);
+    weight_gradients(t, n->in[1], n->in[2], qkv__real(x), dy, &s);
     qkv__arena_release(t->exec.scratch, mark);
 }
 
@@ -101,9 +135,86 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     else if (!recording)
         infer(t, out, x, w, bias, M, N, K);
     else
-        t->k->gemm(&t->exec, out, qkv__real(x), qkv__real(w),
-                   &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});
+        output(t, out, qkv__real(x), w, in[2], &(linear_sizes){M, K, N});
     if (act != QKV_ACT_NONE)
         t->k->act(&t->exec, qkv__real(y), out, (qkv_k_act)act, M * N);
     return qkv__record(t, &linear_op, 3, in, 1, &y, &params, sizeof params);
+}
+
+/* ---- a feed-forward network ---------------------------------------------------------------- */
+
+enum { X, UP, UP_BIAS, DOWN, DOWN_BIAS, FEED_FORWARD_INPUTS };
+
+/* The layers' sizes, of n's tensors. */
+static void feed_forward_sizes(qkv_tensor *const *in, linear_sizes *up, linear_sizes *down)
+{
+    *up = (linear_sizes){qkv__rows(in[X]), qkv__channels(in[X]), in[UP]->shape[0]};
+    *down = (linear_sizes){up->M, up->N, in[DOWN]->shape[0]};
+}
+
+/* One piece of scratch holds what came out of the activation, then its gradient, then that of what
+ * went in. */
+static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
+{
+    const linear_params *p = n->params;
+    const qkv_real *dy = qkv__grad_out(t, n, 0), *before = qkv__real(p->before);
+    linear_sizes up, down;
+    feed_forward_sizes(n->in, &up, &down);
+    size_t count = up.M * up.N;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *h = qkv__scratch(t, count);
+    if (h) {
+        bool acc = false;
+        if (qkv__wants(t, n->in[DOWN]))
+            t->k->act(&t->exec, h, before, (qkv_k_act)p->act, count);
+        weight_gradients(t, n->in[DOWN], n->in[DOWN_BIAS], h, dy, &down);
+        input_gradient(t, h, false, n->in[DOWN], dy, &down);
+        t->k->act_bwd(&t->exec, h, before, h, (qkv_k_act)p->act, false, count);
+        qkv_real *dx = qkv__grad(t, n->in[X], &acc);
+        input_gradient(t, dx, acc, n->in[UP], h, &up);
+        weight_gradients(t, n->in[UP], n->in[UP_BIAS], qkv__real(n->in[X]), h, &up);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
+static const qkv_op feed_forward_op = {"feed_forward", feed_forward_backward};
+
+/* Is it a layer for rows of K numbers, in full precision? */
+static bool feed_forward_layer(const qkv__layer *l, size_t K)
+{
+    const qkv_tensor *w = l->weight, *b = l->bias;
+    return w && w->dtype == QKV_REAL && w->ndim == 2 && w->shape[1] == K && qkv__is_contiguous(w) &&
+           (!b || qkv__is_vector(b, w->shape[0]));
+}
+
+qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, qkv_activation act,
+                              const qkv__layer *down)
+{
+    qkv_tensor *in[] = {x, up->weight, up->bias, down->weight, down->bias};
+    if (act == QKV_ACT_NONE || !x || x->ndim < 1 || !qkv__recording(t, FEED_FORWARD_INPUTS, in) ||
+        !feed_forward_layer(up, qkv__channels(x)) ||
+        !feed_forward_layer(down, up->weight->shape[0]))
+        return qkv_linear(t, qkv_linear(t, x, up->weight, up->bias, act), down->weight, down->bias,
+                          QKV_ACT_NONE);
+    if (!qkv__ready_product(t, "feed_forward", in) ||
+        !qkv__ready_contiguous(t, "feed_forward", in[DOWN_BIAS] ? 2 : 1, in + DOWN) ||
+        !qkv__known_act(t, "feed_forward", act))
+        return NULL;
+    size_t shape[QKV_MAX_DIMS];
+    linear_sizes wide, narrow;
+    feed_forward_sizes(in, &wide, &narrow);
+    memcpy(shape, in[X]->shape, sizeof shape);
+    shape[in[X]->ndim - 1] = wide.N;
+    linear_params p = {act, qkv__new(t, QKV_REAL, in[X]->ndim, shape)};
+    shape[in[X]->ndim - 1] = narrow.N;
+    qkv_tensor *y = p.before ? qkv__new(t, QKV_REAL, in[X]->ndim, shape) : NULL;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *h = y ? qkv__scratch(t, wide.M * wide.N) : NULL;
+    if (h) {
+        output(t, qkv__real(p.before), qkv__real(in[X]), in[UP], in[UP_BIAS], &wide);
+        t->k->act(&t->exec, h, qkv__real(p.before), (qkv_k_act)act, wide.M * wide.N);
+        output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+    return qkv__record(t, &feed_forward_op, FEED_FORWARD_INPUTS, in, 1, &y, &p, sizeof p);
 }

@@ -143,7 +143,7 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
     }
     norm_params p;
     bool keep = sum || qkv__recording(t, 4, in);
-    qkv_tensor *out[] = {qkv__new_like(t, in[0]), keep ? qkv__new_like(t, in[0]) : NULL};
+    qkv_tensor *out[] = {qkv__new_like(t, in[0]), keep ? qkv__new_in_place(t, in[0]) : NULL};
     if (!norm_plan(t, &p, kind, in, eps) || t->status)
         return NULL;
     qkv_real *s = keep ? qkv__real(out[1]) : NULL;

@@ -72,6 +72,7 @@ struct qkv_tensor {
     size_t staged;    /* bytes that the host wrote, which data is to become; 0: it has */
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
+    bool spent;       /* see qkv__spend */
     bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
     qkv_param *param; /* the leaf of this parameter, or NULL */
     uint64_t noted;   /* 1 + the tape's `dropped` when a node made it; 0: a leaf */
@@ -214,6 +215,9 @@ qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape
 /* A root over `data` of the device, which outlives the step; over new step memory if NULL. */
 qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape);
 qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of x */
+/* The same, in x's own memory if x is spent: for ops that read each number of x before, or when,
+ * they write it, and not in their backward pass. */
+qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x);
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
  * root it covers. */
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,

@@ -105,6 +105,17 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
     return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
+void qkv__spend(qkv_tape *t, qkv_tensor *x)
+{
+    if (x && !t->probes)
+        x->spent = x->root == x && !x->param;
+}
+
+qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x)
+{
+    return qkv__new_over(t, x->dtype, x->spent ? x->data : NULL, x->ndim, x->shape);
+}
+
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
                       const size_t *stride, size_t offset, int part)
 {

@@ -59,10 +59,12 @@ static void check_norm(const kernel_case *c)
     for (int round = 0; round < ROUNDS; round++) {
         norm_problem p = random_norm();
         const size_t N = p.a.N, C = p.a.C, n = N * C;
-        float *x = p.s, *residual = coin() ? randoms(n) : NULL;
+        float *x = p.s, *residual = coin() ? randoms(n) : NULL, *here = copied(x, n);
         float *sum = residual && coin() ? poisoned(n) : NULL, *y = poisoned(n);
+        if (sum && coin())
+            sum = here;
         float *mean = often() ? poisoned(N) : NULL, *rstd = often() ? poisoned(N) : NULL;
-        c->k->norm(&c->e, y, sum, mean, rstd, x, residual, p.weight, p.bias, &p.a);
+        c->k->norm(&c->e, y, sum, mean, rstd, here, residual, p.weight, p.bias, &p.a);
         if (residual)
             p.s = copied(x, n);
         for (size_t i = 0; i < n && residual; i++) {

@@ -17,7 +17,7 @@ enum { V = 19, T = 7, B = 2, LAYERS = 3, HEADS = 2, C = 16, D = C / HEADS };
 static const int32_t ids[B * T] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7};
 static const size_t shape[] = {B, T};
 
-static qkv_model *small_gpt(fixture *f, bool llama)
+static qkv_model *small_gpt(fixture *f, bool llama, double dropout)
 {
     const qkv_model_type *type = llama ? qkv_llama_type() : qkv_gpt2_type();
     qkv_gpt_config c;
@@ -29,6 +29,7 @@ static qkv_model *small_gpt(fixture *f, bool llama)
     c.layers = LAYERS;
     c.heads = HEADS;
     c.kv_heads = 0;
+    c.dropout = dropout;
     assert_int_equal(qkv_model_create(&m, f->ctx, type, &c), QKV_OK);
     assert_int_equal(qkv_model_init(m, 3), QKV_OK);
     return m;
@@ -82,7 +83,7 @@ static qkv_tensor *read_place(void *user, qkv_tape *t, const char *name, qkv_ten
 
 static void reads(fixture *f, bool llama, bool record)
 {
-    qkv_model *m = small_gpt(f, llama);
+    qkv_model *m = small_gpt(f, llama, 0);
     static reading r;
     qkv_real *plain = malloc(B * T * V * sizeof *plain);
     assert_non_null(plain);
@@ -117,6 +118,68 @@ static void reading_changes_nothing(void **state)
     with_each_isa(all_reads);
 }
 
+/* ---- gradients ----------------------------------------------------------------------------- */
+
+static qkv_tensor *leave_it(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    (void)user, (void)t, (void)name;
+    return x;
+}
+
+/* All gradients of a training pass, one parameter after the other; *n: how many numbers. */
+static qkv_real *gradients_of(fixture *f, qkv_model *m, size_t *n)
+{
+    qkv_params *ps = qkv_model_params(m);
+    size_t at = 0;
+    *n = qkv_params_elements(ps);
+    qkv_real *all = malloc(*n * sizeof *all);
+    assert_non_null(all);
+    qkv_tape_mode(f->t, true, true);
+    qkv_tape_randomness(f->t, &(qkv_randomness){.seed = 5, .step = 2});
+    qkv_params_zero_grad(ps);
+    qkv_tensor *x = qkv_tensor_ids(f->t, ids, 2, shape);
+    qkv_tensor *h = qkv_lm_hidden(m, f->t, x, 0, NULL, NULL);
+    qkv_tensor *loss = qkv_cross_entropy(f->t, qkv_lm_logits(m, f->t, h), x, NULL);
+    assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+    for (size_t i = 0; i < qkv_params_count(ps); i++) {
+        qkv_param *p = qkv_params_at(ps, i);
+        size_t count = qkv_param_count(p);
+        memcpy(all + at, qkv_param_grad(p), count * sizeof *all);
+        at += count;
+    }
+    assert_int_equal(at, *n);
+    return all;
+}
+
+/* Without probes blocks keep less and write over what they have read. */
+static void keeps_bits(fixture *f, bool llama, double dropout)
+{
+    qkv_model *m = small_gpt(f, llama, dropout);
+    size_t n;
+    begin(f, true);
+    qkv_real *plain = gradients_of(f, m, &n);
+    begin(f, true);
+    assert_int_equal(qkv_probe_add(f->t, "*.ff.act", leave_it, NULL), QKV_OK);
+    qkv_real *probed = gradients_of(f, m, &n);
+    assert_memory_equal(plain, probed, n * sizeof *plain);
+    free(plain);
+    free(probed);
+    qkv_probes_clear(f->t);
+    qkv_model_destroy(m);
+}
+
+static void all_keep_bits(fixture *f)
+{
+    for (int i = 0; i < 4; i++)
+        keeps_bits(f, i & 1, i & 2 ? 0.25 : 0);
+}
+
+static void a_probe_changes_no_gradient(void **state)
+{
+    (void)state;
+    with_each_isa(all_keep_bits);
+}
+
 /* ---- replacing ----------------------------------------------------------------------------- */
 
 /* Head 1 of the heads' outputs becomes zeros. */
@@ -131,7 +194,7 @@ static qkv_tensor *ablate(void *user, qkv_tape *t, const char *name, qkv_tensor 
 /* Ablating a head is what zeros in the columns that the output layer has for it do. */
 static void ablations(fixture *f)
 {
-    qkv_model *m = small_gpt(f, false);
+    qkv_model *m = small_gpt(f, false, 0);
     qkv_real *ablated = malloc(B * T * V * sizeof *ablated);
     assert_non_null(ablated);
     begin(f, false);
@@ -183,7 +246,7 @@ static void refusals(fixture *f)
         const char *message;
     } cases[] = {{wrong_shape, "probe at h.1.resid_mid: (2, 7, 16) was replaced by (1, 7, 16)"},
                  {nothing, "probe at h.1.resid_mid: a probe returned NULL"}};
-    qkv_model *m = small_gpt(f, false);
+    qkv_model *m = small_gpt(f, false, 0);
     for (size_t i = 0; i < 2; i++) {
         begin(f, false);
         assert_int_equal(qkv_probe_add(f->t, "*.1.*_mid", cases[i].fn, NULL), QKV_OK);
@@ -206,7 +269,7 @@ static void entries(fixture *f)
 {
     static reading r;
     static const size_t stream[] = {B, T, C};
-    qkv_model *m = small_gpt(f, true);
+    qkv_model *m = small_gpt(f, true, 0);
     qkv_real *plain = malloc(B * T * V * sizeof *plain);
     assert_non_null(plain);
     begin(f, false);
@@ -290,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reading_changes_nothing),
+        cmocka_unit_test(a_probe_changes_no_gradient),
         cmocka_unit_test(a_head_is_ablated),
         cmocka_unit_test(wrong_replacements_are_refused),
         cmocka_unit_test(passes_begin_at_a_block),
