@@ -11,8 +11,8 @@ The data: a line for each sentence, its label (0 or 1), a tab, the sentence. --j
 at once, each on one thread. --out keeps the models, and a list of what was labelled wrongly. --tune
 N evaluates on the last N training lines of the first split instead, which is how SETTINGS were
 chosen: the evaluated lines were never looked at for that. --outside names lines of other text,
-whose hidden words a BERT guesses once before it learns each split's labels. Needs nothing but
-Python's own library.
+whose hidden words a BERT guesses once, before those of each split's own sentences, before the
+labels; a model that --out has of it is used. Needs nothing but Python's own library.
 """
 import argparse
 import collections
@@ -38,9 +38,14 @@ SETTINGS = {
     "words": "--lines --vocab 8000 --set hidden_size=64 --set num_hidden_layers=2 "
     "--set initializer_range=0.02 --tokens 1024 --batch 1 --mask 0.2 --steps 6000 "
     "--schedule wsd --lr 2e-3 --ema 0.998",
-    "outside": "--lines --vocab 15000 --set hidden_size=64 --set num_hidden_layers=2 "
-    "--set initializer_range=0.02 --tokens 2048 --batch 1 --mask 0.2 --steps 10000 "
-    "--schedule wsd --lr 3e-3 --ema 0.998",
+    "outside": "--lines --vocab 15000 --set hidden_size=128 --set num_hidden_layers=3 "
+    "--set num_attention_heads=4 --set intermediate_size=512 --set initializer_range=0.02 "
+    "--tokens 2048 --batch 1 --mask 0.2 --steps 7945 --schedule wsd --optimizer muon --lr 6e-3 "
+    "--adamw-lr-scale 0.5 --ema 0.998",
+    "own": "--lines --tokens 1024 --batch 1 --mask 0.2 --steps 1500 --schedule wsd "
+    "--optimizer muon --lr 2e-3 --adamw-lr-scale 0.5 --ema 0.998",
+    "both": "--set hidden_dropout_prob=0.2 --drop-words 0.4 --rdrop 1 --smoothing 0.1 "
+    "--steps 1000 --optimizer muon --lr 1e-3 --ema 0.99",
     "tuned": "--set hidden_dropout_prob=0.2 --drop-words 0.3 --smoothing 0.1 --steps 750 "
     "--lr 1e-3 --ema 0.99",
 }
@@ -143,12 +148,14 @@ class Split:
             elif name == "scratch":
                 self.fit("classify", "scratch", self.data)
                 found[name] = self.evaluate("scratch")
-            else:
-                if name == "tuned":
-                    self.fit("mlm", "words", self.text)
-                self.fit("classify", "tuned", self.data, "--init",
-                         self.path("words") if name == "tuned" else outside)
+            elif name == "tuned":
+                self.fit("mlm", "words", self.text)
+                self.fit("classify", "tuned", self.data, "--init", self.path("words"))
                 found[name] = self.evaluate("tuned")
+            else:
+                self.fit("mlm", "own", self.text, "--init", outside)
+                self.fit("classify", "both", self.data, "--init", self.path("own"))
+                found[name] = self.evaluate("both")
             seconds[name] = time.monotonic() - start
         return found, seconds
 
@@ -183,7 +190,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         out = args.out or temporary
         outside = os.path.join(out, "outside")
-        if args.outside:
+        if args.outside and not os.path.exists(os.path.join(outside, "model.safetensors")):
             fit(args.qkv, "mlm", "outside", args.outside, outside)
 
         def one(number):

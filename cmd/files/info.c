@@ -44,15 +44,16 @@ static int info_answer_json(cli *c)
 static void print_products(const cli *c)
 {
     qkv_products_rate rates[QKV_PRODUCTS_KINDS];
-    size_t kinds = qkv_machine_products_rates(c->ctx, rates), fastest = 0;
+    size_t kinds = qkv_machine_products_rates(c->ctx, rates);
     if (!kinds)
         return;
     printf("products   ");
+    const char *chosen = rates[0].name;
     for (size_t i = 0; i < kinds; i++) {
-        fastest = rates[i].flops > rates[fastest].flops ? i : fastest;
+        chosen = rates[i].chosen ? rates[i].name : chosen;
         printf("%s%s %.0f", i ? ", " : "", rates[i].name, rates[i].flops / 1e9);
     }
-    printf(" GFLOP/s of one thread; training takes %s\n", rates[fastest].name);
+    printf(" GFLOP/s of one thread; training takes %s\n", chosen);
 }
 
 static int answer_machine(cli *c)

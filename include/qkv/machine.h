@@ -28,15 +28,17 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
 /* The kind of products that training uses: "f32", "bf16" (qkv's kernels for
  * AVX512_BF16), "bf16 (AMX)" or "bf16 (oneDNN)".
- * If the context allows several, the first call times them on one thread, by its CPU time, reports
- * the fastest as a note and fixes the context's choice. qkv_tape_create calls it. If memory for the
- * timing is missing, the first of the kinds that the context allows is used. */
+ * If the context allows several, the first call times them on one thread, by its CPU time, takes
+ * the fastest (oneDNN's where it is faster by a tenth), which a note reports, and fixes the
+ * context's choice. qkv_tape_create calls it. If memory for the timing is missing, the first of
+ * the kinds that the context allows is used. */
 const char *qkv_machine_products(qkv_context *ctx);
 
 /* One kind of products and how fast it is. */
 typedef struct {
     const char *name; /* as qkv_machine_products */
     double flops;     /* floating-point operations per second, one thread */
+    bool chosen;      /* what training takes, if it may take any */
 } qkv_products_rate;
 enum { QKV_PRODUCTS_KINDS = 4 };
 
