@@ -86,17 +86,17 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
 
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
 {
-    char text[QKV_OPTION_TEXT];
+    static const size_t sizes[] = {
+        [QKV_OPT_INT] = sizeof(int), [QKV_OPT_SIZE] = sizeof(size_t),
+        [QKV_OPT_U64] = sizeof(uint64_t), [QKV_OPT_REAL] = sizeof(double),
+        [QKV_OPT_BOOL] = sizeof(bool), [QKV_OPT_STRING] = sizeof(char *),
+        [QKV_OPT_ENUM] = sizeof(int), [QKV_OPT_LIST] = sizeof(qkv_strings),
+        [QKV_OPT_SIZES] = sizeof(qkv_sizes)};
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
-        if (!qkv_options_given(c->options, row->key))
-            continue;
-        if (row->type == QKV_OPT_STRING) { /* the options own it */
-            memcpy((char *)target + row->offset, (const char *)given + row->offset, sizeof(void *));
-            continue;
-        }
-        qkv_option_text(row, given, text);
-        (void)qkv_option_assign(row, target, text); /* it has been parsed once */
+        if (qkv_options_given(c->options, row->key))
+            memcpy((char *)target + row->offset, (const char *)given + row->offset,
+                   sizes[row->type]);
     }
 }
 

@@ -97,7 +97,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 qkv_status cli_configure(const cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
- * which holds a preset, say. */
+ * which holds a preset, say. Texts and lists stay the command line's. */
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target);
 
 /* ---- answers ---------------------------------------------------------------------------- */

@@ -128,7 +128,8 @@ static int translate_run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv translate runs/en-de <in.en >out.de", "qkv translate runs/en-de --beam 5 --file in.en",
-    "qkv translate opus-mt-en-de --n-best 4 --json <in.en", NULL};
+    "qkv translate opus-mt-en-de --n-best 4 --json <in.en",
+    "qkv translate runs/a --ensemble runs/b runs/c <in.en", NULL};
 static const qkv_preset presets[] = {
     {"beam", "4", "as the directory says, or 4"},
     {"length-penalty", "1", "as the directory says, or 1"},
@@ -147,6 +148,7 @@ CLI_COMMAND(cli_translate, 410) = {
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
                        "score\", lines counted from 0. --shortlist: fewer tokens to choose among, "
                        "which is faster where the vocabulary is large, and may change a "
-                       "translation (qkv shortlist makes one)."},
+                       "translation (qkv shortlist makes one). --ensemble: the probabilities of "
+                       "several models, of the same tokens, are multiplied and normalised."},
     .library = {qkv_pipeline_translate_table},
     .own = {&table}, .opens = true, .run = translate_run};

@@ -133,10 +133,16 @@ void qkv_beam_search_destroy(qkv_beam_search *s); /* NULL is allowed */
 /* As qkv_tape_pack (initially true): false saves the copies' memory, for a model in training. */
 void qkv_beam_search_pack(qkv_beam_search *s, bool pack);
 
+/* Later runs score tokens by m too, a translator with the same tokens, no fewer positions, and the
+ * context of the first, which must outlive s: probabilities are the geometric mean of the models',
+ * normalised. Statistics count a row once, whatever the number of models. On failure s is as it
+ * was. QKV_E_ARGUMENT: a model that does not suit. */
+qkv_status qkv_beam_search_add(qkv_beam_search *s, qkv_model *m);
+
 /* Later runs choose among the tokens of a shortlist (of as many tokens as the model has, which must
  * outlive them; NULL: among all): those that it has for all sentences of a run, the eos ids, the
  * source's own tokens where the model shares an embedding, and at least as many of the most
- * frequent ones as a step examines. Their rows of the output layer are copied once a run, and
+ * frequent ones as a step examines. Their rows of the output layers are copied once a run, and
  * probabilities are normalised over the list, so that they are larger, and depend on which
  * sentences are searched together. A list of all tokens gives what none gives, up to rounding.
  * options: NULL only without a list. */

@@ -103,6 +103,9 @@ typedef struct {
                               has for the lines of a batch. Read at the first call with this name,
                               and kept until one with another. NULL: among all             NULL */
     qkv_shortlist_options list;                                                      /* 1000, 100 */
+    qkv_strings ensemble;  /* directories of translators with the same tokenizer, which score tokens
+                              together with p's (qkv_beam_search_add). Opened at the first call with
+                              these names, and kept until one with others. None: p's alone */
 } qkv_pipeline_translate_options;
 const qkv_option_table *qkv_pipeline_translate_table(void);
 /* The settings in the directory's generation_config.json, and defaults for the others. */
@@ -113,7 +116,8 @@ typedef bool qkv_pipeline_translate_fn(void *user, size_t line, const qkv_transl
 
 /* Translates every line of the text (len bytes). A note reports how many lines exceed max positions
  * and are truncated; with a shortlist another says how many tokens it left to choose among.
- * QKV_E_ARGUMENT: n_best > beams, or options that qkv_generation does not allow. */
+ * QKV_E_ARGUMENT: n_best > beams, options that qkv_generation does not allow, or an ensemble whose
+ * models have other tokens. */
 qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
                                   const qkv_pipeline_translate_options *options,
                                   qkv_pipeline_translate_fn *fn, void *user);

@@ -1,7 +1,9 @@
-/* beam_list.c - the tokens of a batch by its shortlist, and their rows of the output layer. */
+/* beam_list.c - the tokens of a batch by its shortlist. */
 #include "infer/beam_list.h"
 
 #include <stdlib.h>
+
+#include "qkv/marian.h"
 
 static int list_by_id(const void *a, const void *b)
 {
@@ -53,23 +55,11 @@ qkv_status qkv__beam_list_begin(qkv__beam_list *l, qkv_model *m, const qkv_gener
     if (!status && c->share) /* names and numbers stay what they are */
         status = list_add(&l->tokens, ctx, ids, n);
     find_banned(l, g);
-    return status ? status : qkv_marian_head_create(&l->head, m, l->tokens.data, l->tokens.count);
+    return status;
 }
 
 void qkv__beam_list_name(const qkv__beam_list *l, int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         ids[i] = ids[i] < 0 ? ids[i] : l->tokens.data[ids[i]];
-}
-
-void qkv__beam_list_end(qkv__beam_list *l)
-{
-    qkv_marian_head_destroy(l->head);
-    l->head = NULL;
-}
-
-void qkv__beam_list_free(qkv__beam_list *l, qkv_context *ctx)
-{
-    qkv__beam_list_end(l);
-    qkv_ids_free(&l->tokens, ctx);
 }

@@ -4,15 +4,14 @@
 
 #include "base/base.h"
 #include "qkv/hub.h"
-#include "qkv/marian.h"
+#include "qkv/model.h"
 #include "qkv/shortlist.h"
 
 /* Zeroed: all tokens. */
 typedef struct {
     const qkv_shortlist *from; /* NULL: none */
     qkv_shortlist_options o;
-    qkv_ids tokens;        /* of the batch, increasing */
-    qkv_marian_head *head; /* their rows of the output layer; NULL: no batch runs */
+    qkv_ids tokens; /* of the batch that runs, increasing; none: all */
     int32_t banned[QKV_GENERATION_IDS]; /* (bans) places in tokens */
     size_t bans;
 } qkv__beam_list;
@@ -23,7 +22,5 @@ qkv_status qkv__beam_list_begin(qkv__beam_list *l, qkv_model *m, const qkv_gener
                                 const int32_t *ids, size_t n);
 /* Places (n) become tokens; -1 stays. */
 void qkv__beam_list_name(const qkv__beam_list *l, int32_t *ids, size_t n);
-void qkv__beam_list_end(qkv__beam_list *l);  /* of the batch */
-void qkv__beam_list_free(qkv__beam_list *l, qkv_context *ctx);
 
 #endif

@@ -7,16 +7,16 @@
 #include "qkv/marian.h"
 #include "infer/beam.h"
 #include "infer/beam_list.h"
+#include "infer/beam_models.h"
 
 enum { FIRST_CAPACITY = 32 }; /* positions that caches have room for at first */
 
 struct qkv_beam_search {
     qkv_context *ctx;
-    qkv_model *model;
+    qkv__beam_models models;
     qkv_generation g;
     size_t k, most; /* tokens asked for of each row; tokens of the longest answer */
     qkv_tape *tape;
-    qkv_lm_cache *cache; /* of the batch that runs */
     qkv__tree tree;
     qkv__beam_list list;
     qkv_beam_stats stats;
@@ -57,7 +57,7 @@ static qkv_status beam_search_check(const qkv_model *m, const qkv_generation *g)
 /* How many tokens an answer may have. */
 static qkv_status find_most(qkv_beam_search *s)
 {
-    const qkv_marian_config *c = qkv_model_config(s->model);
+    const qkv_marian_config *c = qkv_model_config(qkv_beam_search_model(s));
     const qkv_generation *g = &s->g;
     size_t most = g->max_new_tokens ? g->max_new_tokens
                   : g->max_length   ? g->max_length - 1
@@ -81,9 +81,11 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     qkv_beam_search *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
-    *s = (qkv_beam_search){.ctx = ctx, .model = m, .g = *g, .tree.ctx = ctx};
+    *s = (qkv_beam_search){.ctx = ctx, .models.ctx = ctx, .g = *g, .tree.ctx = ctx};
     s->k = (g->eos_count > 1 ? 1 + g->eos_count : 2) * g->beams;
-    status = find_most(s);
+    status = qkv__beam_models_add(&s->models, m);
+    if (!status)
+        status = find_most(s);
     if (!status)
         status = qkv_tape_create(&s->tape, ctx);
     if (!status)
@@ -94,6 +96,12 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     }
     *out = s;
     return QKV_OK;
+}
+
+qkv_status qkv_beam_search_add(qkv_beam_search *s, qkv_model *m)
+{
+    return qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE) ? qkv__beam_models_add(&s->models, m)
+                                                               : QKV_E_ARGUMENT;
 }
 
 static void free_room(qkv_beam_search *s)
@@ -124,9 +132,9 @@ void qkv_beam_search_destroy(qkv_beam_search *s)
         return;
     free_room(s);
     free_found(s);
-    qkv_lm_cache_destroy(s->cache);
+    qkv__beam_models_free(&s->models);
     qkv_tape_destroy(s->tape);
-    qkv__beam_list_free(&s->list, s->ctx);
+    qkv_ids_free(&s->list.tokens, s->ctx);
     qkv_free(s->ctx, s->tree.nodes);
     qkv_free(s->ctx, s);
 }
@@ -164,8 +172,7 @@ static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, 
             return qkv_fail(s->ctx, QKV_E_ARGUMENT, "sentence %zu has no tokens", i);
     qkv_status status = beam_search_make_room(s, n);
     if (!status)
-        status = qkv_marian_cache_create(&s->cache, s->model, n * beams, capacity,
-                                         (size_t)offsets[n], true);
+        status = qkv__beam_models_begin(&s->models, n * beams, capacity, (size_t)offsets[n]);
     for (size_t i = 0; i < n && !status; i++) {
         qkv__beam *room = s->beams + 2 * i * beams;
         s->sentence[i] = (qkv__sentence){1, 0, room, room + beams, i, i, false};
@@ -177,28 +184,25 @@ static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, 
     return status;
 }
 
-/* log_p and ids of the likeliest tokens after hidden's rows. */
-static bool beam_search_choose(qkv_beam_search *s, qkv_tensor *hidden)
+/* log_p and ids of the likeliest of the tokens that are chosen among. */
+static bool beam_search_choose(qkv_beam_search *s, qkv_tensor *logits, size_t rows)
 {
     const qkv__beam_list *l = &s->list;
     const qkv_generation *g = &s->g;
-    const qkv_topk_options top = {.k = s->k, .banned = l->head ? l->banned : g->banned,
-                                  .bans = l->head ? l->bans : g->ban_count,
+    bool few = l->tokens.count > 0;
+    const qkv_topk_options top = {.k = s->k, .banned = few ? l->banned : g->banned,
+                                  .bans = few ? l->bans : g->ban_count,
                                   .renormalize = g->renormalize};
-    qkv_tensor *logits = l->head ? qkv_marian_head_logits(l->head, s->tape, hidden)
-                                 : qkv_marian_logits(s->model, s->tape, hidden);
     if (!qkv_topk(s->tape, logits, &top, s->log_p, s->ids))
         return false;
-    if (l->head)
-        qkv__beam_list_name(l, s->ids, qkv_dim(hidden, 0) * s->k);
+    if (few)
+        qkv__beam_list_name(l, s->ids, rows * s->k);
     s->stats.choices += qkv_count(logits);
     return true;
 }
 
-/* Runs the decoder on the last token of every row: log_p and ids of the likeliest ones. memory: the
- * encoder's output, the first time. */
-static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32_t *offsets,
-                             size_t length)
+/* Runs the decoders on the last token of every row: log_p and ids of the likeliest ones. */
+static qkv_status look_ahead(qkv_beam_search *s, const int32_t *offsets, size_t length)
 {
     qkv_tape *t = s->tape;
     size_t rows = 0;
@@ -217,9 +221,8 @@ static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32
     size_t capacity = FIRST_CAPACITY;
     while (capacity < length)
         capacity *= 2;
-    (void)qkv_lm_cache_reserve(t, s->cache, capacity < s->most ? capacity : s->most);
-    qkv_tensor *h = qkv_marian_decode(s->model, t, &target, memory, &source, s->cache);
-    if (!beam_search_choose(s, h))
+    (void)qkv__beam_models_reserve(&s->models, t, capacity < s->most ? capacity : s->most);
+    if (!beam_search_choose(s, qkv__beam_models_logits(&s->models, t, &target, &source), rows))
         return qkv_tape_status(t);
     s->stats.rows += rows;
     s->stats.steps++;
@@ -279,8 +282,8 @@ static qkv_status beam_search_follow(qkv_beam_search *s)
         x->row = rows;
         rows += x->running;
     }
-    return qkv_lm_cache_select(s->tape, s->cache, s->picks, rows) ? QKV_OK
-                                                                  : qkv_tape_status(s->tape);
+    return qkv__beam_models_select(&s->models, s->tape, s->picks, rows)
+               ? QKV_OK : qkv_tape_status(s->tape);
 }
 
 /* ---- what was found -------------------------------------------------------------------- */
@@ -327,18 +330,17 @@ static qkv_status beam_search_search(qkv_beam_search *s, const int32_t *ids, con
     qkv_tape_mode(s->tape, false, false);
     qkv_marian_side source = {.ids = qkv_tensor_ids(s->tape, ids, 2, shape), .sequences = n,
                               .offsets = offsets};
-    qkv_tensor *memory = qkv_marian_encode(s->model, s->tape, &source);
     qkv_status status = QKV_OK;
-    (void)qkv_lm_cache_select(s->tape, s->cache, s->picks, n);
+    qkv__beam_models_encode(&s->models, s->tape, &source);
+    (void)qkv__beam_models_select(&s->models, s->tape, s->picks, n);
     s->stats.source_rows += shape[1];
     for (size_t length = 1; s->active && !status; length++) {
         if (length == s->most && s->g.forced_eos >= 0)
             force_end(s);
         else
-            status = look_ahead(s, memory, offsets, length);
+            status = look_ahead(s, offsets, length);
         if (!status)
             status = advance(s, length);
-        memory = NULL;
         qkv_tape_reset(s->tape);
         qkv_tape_mode(s->tape, false, false);
         if (!status)
@@ -353,19 +355,21 @@ qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int
     free_found(s);
     qkv_status status = beam_search_begin(s, offsets, n);
     if (!status)
-        status = qkv__beam_list_begin(&s->list, s->model, &s->g, s->k, ids, (size_t)offsets[n]);
+        status = qkv__beam_list_begin(&s->list, qkv_beam_search_model(s), &s->g, s->k, ids,
+                                      (size_t)offsets[n]);
+    if (!status && s->list.tokens.count)
+        status = qkv__beam_models_choices(&s->models, s->list.tokens.data, s->list.tokens.count);
     if (!status)
         status = beam_search_search(s, ids, offsets, n);
-    qkv__beam_list_end(&s->list);
-    qkv_lm_cache_destroy(s->cache);
-    s->cache = NULL;
+    s->list.tokens.count = 0;
+    qkv__beam_models_end(&s->models);
     return status;
 }
 
 qkv_status qkv_beam_search_shortlist(qkv_beam_search *s, const qkv_shortlist *list,
                                      const qkv_shortlist_options *options)
 {
-    const qkv_marian_config *c = qkv_model_config(s->model);
+    const qkv_marian_config *c = qkv_model_config(qkv_beam_search_model(s));
     if (list && qkv_shortlist_vocab(list) != c->vocab)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "a shortlist of %zu tokens: the model has %zu",
                         qkv_shortlist_vocab(list), c->vocab);
@@ -383,4 +387,4 @@ const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sen
 
 void qkv_beam_search_pack(qkv_beam_search *s, bool pack) { qkv_tape_pack(s->tape, pack); }
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s) { return s->stats; }
-qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->model; }
+qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->models.models[0].model; }

@@ -46,6 +46,7 @@ qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const ch
     if (!p)
         return QKV_E_MEMORY;
     p->ctx = ctx;
+    p->o = o;
     p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load_stored(&p->model, ctx, dir, o.weights)
                                : QKV_E_MEMORY;
@@ -62,10 +63,20 @@ qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const ch
     return status;
 }
 
+void qkv__pipeline_close_ensemble(qkv_pipeline *p)
+{
+    for (size_t i = 0; i < p->ensemble_count; i++)
+        qkv_pipeline_close(p->ensemble[i]);
+    qkv_free(p->ctx, p->ensemble);
+    p->ensemble = NULL;
+    p->ensemble_count = 0;
+}
+
 void qkv_pipeline_close(qkv_pipeline *p)
 {
     if (!p)
         return;
+    qkv__pipeline_close_ensemble(p);
     qkv__prior_close(&p->codecs);
     qkv_tape_destroy(p->tape);
     qkv_shortlist_destroy(p->shortlist);

@@ -18,6 +18,9 @@ struct qkv_pipeline {
     qkv_generation generation; /* of translators */
     qkv_shortlist *shortlist;  /* the last that was asked for, and its file; or NULL */
     char *shortlist_file;
+    qkv_pipeline_options o;    /* that it was opened with */
+    qkv_pipeline **ensemble;   /* (ensemble_count) the last translators that were asked for */
+    size_t ensemble_count;
     qkv_tape *tape;            /* never records */
     qkv__prior codecs;         /* of a prior, once a call has asked for them */
 };
@@ -30,6 +33,10 @@ qkv_status qkv__pipeline_text(const qkv_pipeline *p);
 
 /* The shortlist in the file, which p keeps. NULL: it cannot be read, and the context says why. */
 const qkv_shortlist *qkv__pipeline_shortlist(qkv_pipeline *p, const char *file);
+
+/* Opens the translators of these directories, unless p keeps them, as p->ensemble. */
+qkv_status qkv__pipeline_ensemble(qkv_pipeline *p, const qkv_strings *dirs);
+void qkv__pipeline_close_ensemble(qkv_pipeline *p);
 
 /* Records that the model of p does not do that ("continue text") and returns QKV_E_UNSUPPORTED. */
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what);

@@ -35,6 +35,8 @@ static const qkv_option rows[] = {
     {.flag = "shortlist-best", .key = "shortlist_best", .type = QKV_OPT_SIZE,
      .max = QKV_TOKENIZER_ID_LIMIT, FIELD(list.best), .initial = "100",
      .help = "translations of each source token that are in the list"},
+    {.flag = "ensemble", .key = "ensemble", .type = QKV_OPT_LIST, FIELD(ensemble), .value = "DIR",
+     .help = "translators with DIR's tokenizer that choose together with it: better, and slower"},
     {.key = "lines", .type = QKV_OPT_SIZE, .flags = QKV_OPT_HIDDEN, .min = 1, .max = 1e9,
      FIELD(lines), .initial = "4096", .help = "lines of a file read and sorted together"},
 };
@@ -67,6 +69,16 @@ typedef struct {
     bool stopped; /* by fn */
 } job;
 
+static qkv_status add_ensemble(job *j)
+{
+    qkv_pipeline *p = j->p;
+    qkv_status status = qkv__pipeline_ensemble(p, &j->o.ensemble);
+    for (size_t i = 0; i < p->ensemble_count && !status; i++)
+        if (qkv_beam_search_add(j->search, p->ensemble[i]->model))
+            status = qkv_fail_prefix(p->ctx, p->ensemble[i]->dir);
+    return status;
+}
+
 static qkv_status open_search(job *j)
 {
     const qkv_pipeline_translate_options *o = &j->o;
@@ -91,7 +103,9 @@ static qkv_status open_search(job *j)
     qkv_status status = qkv_beam_search_create(&j->search, j->p->model, &g);
     if (!status)
         status = qkv_beam_search_shortlist(j->search, list, &o->list);
-    return status ? qkv_fail_prefix(j->p->ctx, j->p->dir) : QKV_OK;
+    if (status)
+        return qkv_fail_prefix(j->p->ctx, j->p->dir);
+    return add_ensemble(j);
 }
 
 static void pipeline_translate_on_line(void *user, size_t line, const qkv_translated *found)

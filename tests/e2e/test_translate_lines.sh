@@ -48,6 +48,23 @@ t m --n-best 3 <in >moses
 grep '^0 ' moses | awk -F' [|][|][|] ' 'NR > 1 && $3 > last { exit 1 } { last = $3 }' ||
     fail "scores rise: $(head -3 moses)"
 
+# Several models choose together; one beside itself changes nothing.
+few() {
+    "$QKV" train translate --quiet --threads 1 --model nano --source s --target t --steps 2 "$@" \
+        2>err || fail "train translate $*: $(cat err)"
+}
+t m --ensemble m <s | cmp -s - all || fail "--ensemble m is another translation"
+few --tokenizer-from m --out second
+t m --ensemble second m --json --n-best 2 <in >together
+[ "$(wc -l <together)" -eq 33 ] || fail "$(wc -l <together) objects with --ensemble"
+t m --json --n-best 2 <in | cmp -s - together && fail "--ensemble is not heeded"
+few --vocab 40 --out other
+refused "other: the tokenizer of m expected, found one with another token" translate m \
+    --ensemble second other
+refused "nowhere" translate m --ensemble nowhere
+mv second/model.safetensors second/gone
+refused "second" translate m --ensemble second
+
 # The directory says how long, the command line says otherwise.
 sed -i 's/"max_length": 512/"max_length": 3/' m/generation_config.json
 t m <s >short

@@ -1,5 +1,5 @@
 /* test_shortlist_memory.c - the n-th allocation fails, for every n, while a shortlist is learnt,
- * saved, loaded and used by a search: each time a clean error or the right answer. */
+ * saved, loaded and used by a search of two models: each time a clean error or the right answer. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -87,6 +87,8 @@ static qkv_status search(fixture *f)
     qkv_generation_defaults(&g, f->model);
     g.beams = 2;
     status = qkv_beam_search_create(&f->search, f->model, &g);
+    if (!status)
+        status = qkv_beam_search_add(f->search, f->model);
     if (!status)
         status = qkv_beam_search_shortlist(f->search, f->loaded, &o);
     for (int turn = 0; turn < 2 && !status; turn++)

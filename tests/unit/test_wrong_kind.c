@@ -192,6 +192,7 @@ enum {
     S(qkv_forecast, SERIES, (m, &a.series, 1, NULL))                                               \
     S(qkv_fill_series, GAPS, (m, &a.series, NULL))                                                 \
     S(qkv_beam_search_create, PAIRS, (&a.search, m, &a.generation))                                \
+    S(qkv_beam_search_add, PAIRS, (a.search, m))                                                   \
     V(qkv_generation_defaults, PAIRS, (&a.generation, m))                                          \
     S(qkv_hub_load_generation, PAIRS, (&a.generation, m, "none"))                                  \
     S(qkv_hub_export, EXPORTED, (m, "none", NULL))

@@ -1,0 +1,58 @@
+/* ensemble.c - translators that are asked beside a pipeline's own. */
+#include <string.h>
+
+#include "pipeline/pipeline.h"
+
+static bool is_kept(const qkv_pipeline *p, const qkv_strings *dirs)
+{
+    bool same = p->ensemble_count == dirs->count;
+    for (size_t i = 0; i < dirs->count && same; i++)
+        same = strcmp(p->ensemble[i]->dir, dirs->items[i]) == 0;
+    return same;
+}
+
+/* The first id that means another token than p's, or one that only one of them has; -1: none. */
+static int32_t other_token(const qkv_pipeline *p, const qkv_pipeline *q)
+{
+    size_t count = qkv_tokenizer_vocab_size(p->tokenizer), len = 0, its_len = 0;
+    size_t its_count = qkv_tokenizer_vocab_size(q->tokenizer);
+    for (int32_t id = 0; (size_t)id < count && (size_t)id < its_count; id++) {
+        const char *token = qkv_tokenizer_token(p->tokenizer, id, &len);
+        const char *its = qkv_tokenizer_token(q->tokenizer, id, &its_len);
+        if (!token != !its || (token && (len != its_len || memcmp(token, its, len) != 0)))
+            return id;
+    }
+    return count == its_count ? -1 : (int32_t)(count < its_count ? count : its_count);
+}
+
+static qkv_status open_one(qkv_pipeline *p, const char *dir)
+{
+    qkv_pipeline *q;
+    qkv_status status = qkv_pipeline_open_with(&q, p->ctx, dir, &p->o);
+    if (status)
+        return status;
+    p->ensemble[p->ensemble_count++] = q;
+    if (!qkv_model_can(q->model, QKV_CAN_TRANSLATE))
+        return qkv__pipeline_refuse(q, "translate");
+    status = qkv__pipeline_text(q);
+    if (status)
+        return status;
+    int32_t id = other_token(p, q);
+    return id < 0 ? QKV_OK
+                  : qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: the tokenizer of %s expected, found one "
+                             "with another token %d", dir, p->dir, (int)id);
+}
+
+qkv_status qkv__pipeline_ensemble(qkv_pipeline *p, const qkv_strings *dirs)
+{
+    if (is_kept(p, dirs))
+        return QKV_OK;
+    qkv__pipeline_close_ensemble(p);
+    p->ensemble = qkv_calloc(p->ctx, dirs->count + 1, sizeof(qkv_pipeline *));
+    qkv_status status = p->ensemble ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < dirs->count && !status; i++)
+        status = open_one(p, dirs->items[i]);
+    if (status)
+        qkv__pipeline_close_ensemble(p);
+    return status;
+}
