@@ -164,25 +164,27 @@ qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_
     return y;
 }
 
+/* act(gate) times up, of one product. */
+static qkv_tensor *gated_units(qkv_block *b, qkv_tape *t, qkv_tensor *x)
+{
+    size_t sizes[] = {b->c.ff_width, b->c.ff_width};
+    qkv_tensor *part[2];
+    qkv_tensor *packed = block_linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
+    return packed && qkv_split(t, packed, -1, 2, sizes, part)
+               ? qkv_gated(t, part[0], part[1], b->c.act) : NULL;
+}
+
 static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
 {
     const qkv_block_config *c = &b->c;
-    qkv_tensor *h;
-    if (c->gated) {
-        size_t sizes[] = {c->ff_width, c->ff_width};
-        qkv_tensor *part[2];
-        qkv_tensor *packed = block_linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
-        if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
-            return NULL;
-        h = qkv_gated(t, part[0], part[1], c->act);
-    } else {
-        if (!qkv__probed(t, "ff.act") && !(c->ff_dropout > 0 && qkv__trains(t)))
-            return qkv__feed_forward(t, x, &(qkv__layer){block_use(t, b->p.up_weight),
-                                                         block_use(t, b->p.up_bias)}, c->act,
-                                     &(qkv__layer){block_use(t, b->p.down_weight),
-                                                   block_use(t, b->p.down_bias)});
-        h = block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
-    }
+    bool drops = c->ff_dropout > 0 && qkv__trains(t);
+    if (!c->gated && !drops && !qkv__probed(t, "ff.act"))
+        return qkv__feed_forward(t, x, &(qkv__layer){block_use(t, b->p.up_weight),
+                                                     block_use(t, b->p.up_bias)}, c->act,
+                                 &(qkv__layer){block_use(t, b->p.down_weight),
+                                               block_use(t, b->p.down_bias)});
+    qkv_tensor *h = c->gated ? gated_units(b, t, x)
+                             : block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     h = qkv_probe(t, "ff.act", h);
     if (c->ff_dropout > 0)
         h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
