@@ -73,6 +73,9 @@ qkv_tensor *qkv_marian_head_logits(const qkv_marian_head *h, qkv_tape *t, qkv_te
  * failure *out is NULL. */
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity,
                                    size_t source, bool packed);
+/* Empties a packed cache for B other hypotheses of sources with `source` tokens, which spares the
+ * time that new memory takes. False where it has no room for them: then it is to be destroyed. */
+bool qkv_marian_cache_reset(qkv_lm_cache *c, size_t B, size_t source);
 
 QKV_END_DECLS
 #endif

@@ -219,6 +219,9 @@ qkv_status qkv_kv_cache_create_as(qkv_kv_cache **out, qkv_context *ctx, qkv_kv_s
 void qkv_kv_cache_destroy(qkv_kv_cache *c); /* NULL is allowed */
 size_t qkv_kv_cache_length(const qkv_kv_cache *c); /* positions in each sequence */
 size_t qkv_kv_cache_bytes(const qkv_kv_cache *c);  /* memory that it takes */
+/* Empties it for B sequences, so that its memory serves again. False, and nothing changes, where it
+ * has no room for B of them with `capacity` positions. */
+bool qkv_kv_cache_reset(qkv_kv_cache *c, size_t B, size_t capacity);
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length); /* removes positions from length on */
 /* Reorders the sequences: new sequence i is old sequence rows[i], for n <= B of them. rows may
  * repeat or omit sequences. Copies only sequences whose place changes. On failure false (recorded

@@ -20,9 +20,13 @@ qkv_status qkv__beam_models_add(qkv__beam_models *ms, qkv_model *m)
 qkv_status qkv__beam_models_begin(qkv__beam_models *ms, size_t rows, size_t capacity, size_t source)
 {
     qkv_status status = QKV_OK;
-    for (size_t i = 0; i < ms->count && !status; i++)
-        status = qkv_marian_cache_create(&ms->models[i].cache, ms->models[i].model, rows, capacity,
-                                         source, true);
+    for (size_t i = 0; i < ms->count && !status; i++) {
+        qkv__beam_model *m = &ms->models[i];
+        if (m->cache && qkv_marian_cache_reset(m->cache, rows, source))
+            continue;
+        qkv_lm_cache_destroy(m->cache);
+        status = qkv_marian_cache_create(&m->cache, m->model, rows, capacity, source, true);
+    }
     return status;
 }
 
@@ -38,15 +42,17 @@ void qkv__beam_models_end(qkv__beam_models *ms)
 {
     for (size_t i = 0; i < ms->count; i++) {
         qkv__beam_model *m = &ms->models[i];
-        qkv_lm_cache_destroy(m->cache);
         qkv_marian_head_destroy(m->head);
-        *m = (qkv__beam_model){.model = m->model};
+        m->head = NULL;
+        m->memory = NULL;
     }
 }
 
 void qkv__beam_models_free(qkv__beam_models *ms)
 {
     qkv__beam_models_end(ms);
+    for (size_t i = 0; i < ms->count; i++)
+        qkv_lm_cache_destroy(ms->models[i].cache);
     qkv_free(ms->ctx, ms->models);
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct {
     qkv_model *model;
-    qkv_lm_cache *cache;   /* of the batch that runs, else NULL */
+    qkv_lm_cache *cache;   /* of the last batch, or NULL; the next one takes its memory */
     qkv_marian_head *head; /* of the tokens to choose among; NULL: all */
     qkv_tensor *memory;    /* the encoder's output, until the first step has read it */
 } qkv__beam_model;

@@ -332,6 +332,16 @@ qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B
     return status;
 }
 
+bool qkv_marian_cache_reset(qkv_lm_cache *c, size_t B, size_t source)
+{
+    bool fits = true;
+    for (size_t i = 0; i < c->layers && fits; i++)
+        fits = qkv_kv_cache_reset(c->blocks[i].self, B, 0) &&
+               qkv_kv_cache_reset(c->blocks[i].cross, 1, source);
+    c->length = 0;
+    return fits;
+}
+
 static double marian_flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_marian_config *c = base->config;

@@ -91,6 +91,15 @@ size_t qkv_kv_cache_bytes(const qkv_kv_cache *c)
     return (c->most + 1) * c->capacity * c->heads * (numbers + scales);
 }
 
+bool qkv_kv_cache_reset(qkv_kv_cache *c, size_t B, size_t capacity)
+{
+    if (B > c->most || capacity > c->capacity)
+        return false;
+    c->B = B;
+    c->length = 0;
+    return true;
+}
+
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
 {
     if (length < c->length)

@@ -190,6 +190,47 @@ static void test_a_model_beside_itself(void **state)
     close_fixture(&f);
 }
 
+/* Sentences first .. end-1 by s find what they found among all, which `all` has. */
+static void check_some(qkv_beam_search *s, qkv_beam_search *all, size_t first, size_t end)
+{
+    int32_t begins[SENTENCES + 1];
+    for (size_t i = first; i <= end; i++)
+        begins[i - first] = offsets[i] - offsets[first];
+    assert_int_equal(qkv_beam_search_run(s, source + offsets[first], begins, end - first), QKV_OK);
+    for (size_t i = first; i < end; i++) {
+        const qkv_hypothesis *x = qkv_beam_search_found(all, i, 0);
+        const qkv_hypothesis *y = qkv_beam_search_found(s, i - first, 0);
+        assert_int_equal(x->count, y->count);
+        assert_memory_equal(x->ids, y->ids, x->count * sizeof *x->ids);
+        assert_true(fabs(x->score - y->score) <= 1e-5 * fabs(x->score));
+    }
+}
+
+/* Fewer, more and longer sentences than the batch before, whose caches serve again. */
+static void test_batches_of_all_sizes(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    f.g.max_length = POSITIONS + 1;
+    qkv_beam_search *all = run(&f, MODELS, f.models, false), *s = run(&f, MODELS, f.models, false);
+    check_some(s, all, 0, 1);
+    check_some(s, all, 1, SENTENCES);
+    check_some(s, all, 0, SENTENCES);
+    qkv_beam_search_destroy(s);
+    s = run(&f, MODELS, f.models, false);
+    check_some(s, all, 1, 2);
+    qkv_beam_search_destroy(s);
+    assert_int_equal(qkv_beam_search_create(&s, f.models[0], &f.g), QKV_OK);
+    assert_int_equal(qkv_beam_search_add(s, f.models[1]), QKV_OK);
+    assert_int_equal(qkv_beam_search_add(s, f.models[2]), QKV_OK);
+    for (size_t i = 0; i < SENTENCES; i++)
+        check_some(s, all, i, i + 1); /* 5, 1, 10 and 3 tokens */
+    qkv_beam_search_destroy(s);
+    qkv_beam_search_destroy(all);
+    close_fixture(&f);
+}
+
 static void refused(fixture *f, qkv_model *m, const char *words)
 {
     qkv_beam_search *s;
@@ -217,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scores), cmocka_unit_test(test_a_model_beside_itself),
+        cmocka_unit_test(test_batches_of_all_sizes),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
