@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""serial.py - how much of a training step runs on one thread alone.
+"""serial.py - how much of a training step, a search or a token runs on one thread alone.
 
-    bench/serial.py QKV [arguments of qkv bench train]
+    bench/serial.py QKV [train|decode|translate|.. [arguments of that bench]]
 
 Records `qkv bench train --threads 2` with perf and counts the samples of both threads by function,
-in the second half of the run without its last tenth, where steps are made. What the calling thread
-spends in a function beyond the other thread was not shared: the sum of these differences is the
-serial part, from above, since uneven shares of a region count too. Waiting inside libgomp counts
-as work of neither. Needs perf."""
+in the second half of the run without its last tenth, where steps are made: ask for enough of them.
+What the calling thread spends in a function beyond the other thread was not shared: the sum of
+these differences is the serial part, from above, since uneven shares of a region count too. Waiting
+inside libgomp counts as work of neither. Needs perf."""
 import collections
 import os
 import subprocess
@@ -45,11 +45,12 @@ def count(rows):
 
 def main():
     if len(sys.argv) < 2:
-        sys.exit("usage: bench/serial.py QKV [arguments of qkv bench train]")
+        sys.exit("usage: bench/serial.py QKV [train|decode|translate|.. [arguments of that bench]]")
+    what = sys.argv[2:] or ["train"]
     with tempfile.TemporaryDirectory() as place:
         path = os.path.join(place, "perf.data")
         subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-o", path, sys.argv[1], "bench",
-                        "train", "--threads", "2", *sys.argv[2:]], check=True)
+                        *what, "--threads", "2"], check=True)
         caller, other = count(list(samples(path)))
     total = sum(caller.values())
     alone = {name: caller[name] - other[name] for name in caller}
