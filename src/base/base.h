@@ -34,6 +34,9 @@ typedef enum {
     QKV__PRODUCTS_COUNT
 } qkv__products;
 const char *qkv__products_name(qkv__products kind);
+/* What their measured time is multiplied by before kinds are compared. Where the library's products
+ * are as fast as our own, noise would choose, and two equal runs would have different bits. */
+double qkv__products_lead(qkv__products kind);
 
 /* Does this context's machine have them? */
 bool qkv__products_exist(const qkv_context *ctx, qkv__products kind);
@@ -56,9 +59,13 @@ typedef struct {
     qkv__small_way way;
     qkv__products products;
 } qkv__small_choice;
+typedef struct {
+    qkv__small_choice few, many; /* few: below `from` rows */
+    size_t from;
+} qkv__small_plan;
 enum { QKV__SMALL_TYPES = 3 }; /* of weights: qkv_k_small_type */
-qkv__small_choice qkv__context_small(const qkv_context *ctx, unsigned type);
-void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_choice choice);
+qkv__small_plan qkv__context_small(const qkv_context *ctx, unsigned type);
+void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_plan plan);
 
 /* ---- memory ------------------------------------------------------------------ */
 

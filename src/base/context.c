@@ -15,7 +15,7 @@ struct qkv_context {
     int threads;
     unsigned isa;
     unsigned candidates; /* bits of qkv__products; several: to be measured */
-    qkv__small_choice small[QKV__SMALL_TYPES];
+    qkv__small_plan small[QKV__SMALL_TYPES];
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
@@ -94,6 +94,11 @@ static const char *const products_names[QKV__PRODUCTS_COUNT] = {"f32", "bf16", "
                                                                "bf16 (oneDNN)"};
 
 const char *qkv__products_name(qkv__products kind) { return products_names[kind]; }
+
+double qkv__products_lead(qkv__products kind)
+{
+    return kind == QKV__PRODUCTS_LIBRARY ? 1.1 : 1;
+}
 
 bool qkv__products_exist(const qkv_context *ctx, qkv__products kind)
 {
@@ -238,14 +243,14 @@ int qkv_context_products(const qkv_context *ctx)
 
 void qkv__context_choose(qkv_context *ctx, qkv__products kind) { ctx->candidates = 1u << kind; }
 
-qkv__small_choice qkv__context_small(const qkv_context *ctx, unsigned type)
+qkv__small_plan qkv__context_small(const qkv_context *ctx, unsigned type)
 {
     return ctx->small[type];
 }
 
-void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_choice choice)
+void qkv__context_choose_small(qkv_context *ctx, unsigned type, qkv__small_plan plan)
 {
-    ctx->small[type] = choice;
+    ctx->small[type] = plan;
 }
 
 bool qkv__context_keep_products(qkv_context *ctx, const char *name)

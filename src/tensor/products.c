@@ -7,9 +7,6 @@
 /* Sizes of the products timed, and how often each kind is timed: the best counts. */
 enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 };
 static const double operations = 2.0 * 2 * ROWS * IN * OUT;
-/* How much faster the library's products must be than our own for training to take them. Where both
- * are as fast, noise would choose, and two runs with the same seed would have different bits. */
-static const double library_lead = 1.1;
 
 /* Of one thread: a layer's output, and its weights' gradient. */
 static double time_layer(const qkv_kernels *k, qkv_exec *e, qkv_real *x, qkv_real *w, qkv_real *y)
@@ -48,11 +45,6 @@ static qkv_status time_kinds(qkv_context *ctx, unsigned kinds, double best[QKV__
     return data ? QKV_OK : QKV_E_MEMORY;
 }
 
-static double lead_of(unsigned kind)
-{
-    return kind == QKV__PRODUCTS_LIBRARY ? library_lead : 1;
-}
-
 /* Of `kinds` (bits), one at least. */
 static qkv__products choose(unsigned kinds, const double seconds[QKV__PRODUCTS_COUNT])
 {
@@ -60,7 +52,8 @@ static qkv__products choose(unsigned kinds, const double seconds[QKV__PRODUCTS_C
     while (!(kinds >> best & 1))
         best++;
     for (unsigned i = best + 1; i < QKV__PRODUCTS_COUNT; i++)
-        if (kinds >> i & 1 && seconds[i] * lead_of(i) < seconds[best] * lead_of(best))
+        if (kinds >> i & 1 && seconds[i] * qkv__products_lead((qkv__products)i) <
+                                  seconds[best] * qkv__products_lead((qkv__products)best))
             best = i;
     return (qkv__products)best;
 }

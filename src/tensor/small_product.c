@@ -1,6 +1,6 @@
 /* small_product.c - y = x w^T + bias with weights in fewer bits: which of the ways to compute it
- * serves how many rows of x. The ways for many rows are timed once a context and type of weights,
- * because a processor's list of instructions does not tell which is fastest.
+ * serves how many rows of x. The ways for several rows are timed once a context and type of
+ * weights, because a processor's list of instructions does not tell which is fastest.
  *
  * Few rows, and rows that must not depend on their number, take the kernel `small`. For more rows
  * weights in bf16 are widened to f32, some columns of y at a time, and multiplied as f32 is, or
@@ -14,8 +14,8 @@
 static const size_t amx_rows[] = {[QKV_K_BF16] = 4, [QKV_K_INT8] = 4, [QKV_K_INT4] = 32};
 enum { WIDE_ROWS = 64 };
 enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* widened at a time: at most, at least */
-/* The product timed, and how often: the best counts. */
-enum { TIMED_ROWS = 128, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
+/* The two products timed, of few and of many rows, and how often: the best counts. */
+enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
 
 /* A product's operands. */
 typedef struct {
@@ -88,29 +88,50 @@ static double time_way(const qkv_context *ctx, const qkv__small_choice *c, const
     return best;
 }
 
-static const qkv__small_choice *fastest_way(const qkv_context *ctx, qkv_k_small_type type,
-                                            const qkv_exec *e, const small_operands *o)
+/* Seconds of each way, and which is the fastest. */
+static size_t fastest_way(const qkv_context *ctx, qkv_k_small_type type, const qkv_exec *e,
+                          const small_operands *o, double seconds[CHOICES])
 {
-    const qkv__small_choice *best = choices;
-    double least = 0;
-    for (const qkv__small_choice *c = choices; c < choices + CHOICES; c++) {
-        double seconds = small_way_exists(ctx, type, c) ? time_way(ctx, c, e, o) : 0;
-        if (seconds > 0 && (c == choices || seconds < least)) {
-            best = c;
-            least = seconds;
-        }
+    size_t best = 0;
+    for (size_t i = 0; i < CHOICES; i++) {
+        bool exists = small_way_exists(ctx, type, &choices[i]);
+        seconds[i] = exists ? time_way(ctx, &choices[i], e, o) *
+                                  qkv__products_lead(choices[i].products) : 0;
+        if (seconds[i] > 0 && seconds[i] < seconds[best])
+            best = i;
     }
     return best;
 }
 
-/* Without memory for the timing the plain way stays, until a later call. */
-static qkv__small_choice time_choices(qkv_context *ctx, qkv_k_small_type type)
+/* Widening costs the same for few rows as for many, so a way that loses with few may win with many.
+ * Times are taken to grow evenly with the rows between the two that are timed. */
+static qkv__small_plan plan_ways(const qkv_context *ctx, qkv_k_small_type type, const qkv_exec *e,
+                                 small_operands *o)
 {
-    const size_t numbers = TIMED_ROWS * (TIMED_IN + TIMED_OUT);
+    double few[CHOICES], many[CHOICES];
+    o->m = FEW_ROWS;
+    size_t a = fastest_way(ctx, type, e, o, few);
+    o->m = MANY_ROWS;
+    size_t b = fastest_way(ctx, type, e, o, many);
+    double behind = few[b] - few[a], ahead = many[a] - many[b];
+    double share = behind + ahead > 0 ? behind / (behind + ahead) : 0;
+    return (qkv__small_plan){choices[a], choices[b],
+                             FEW_ROWS + (size_t)(share * (MANY_ROWS - FEW_ROWS))};
+}
+
+static qkv__small_plan plain_plan(void)
+{
+    return (qkv__small_plan){choices[0], choices[0], 0};
+}
+
+/* Without memory for the timing the plain way stays, until a later call. */
+static qkv__small_plan time_choices(qkv_context *ctx, qkv_k_small_type type)
+{
+    const size_t numbers = MANY_ROWS * (TIMED_IN + TIMED_OUT);
     qkv_k_small w = {.type = type, .n = TIMED_OUT, .k = TIMED_IN};
     size_t words = qkv__small_word_bytes(&w), scales = qkv__small_scale_bytes(&w);
     qkv_exec e = qkv__exec_of(ctx, NULL);
-    qkv__small_choice chosen = choices[0];
+    qkv__small_plan chosen = plain_plan();
     e.threads = 1;
     if (qkv__arena_create(&e.scratch, ctx, "scratch"))
         return chosen;
@@ -121,8 +142,8 @@ static qkv__small_choice time_choices(qkv_context *ctx, qkv_k_small_type type)
         qkv__small_clear(&w);
         for (size_t i = 0; i < numbers; i++)
             x[i] = (qkv_real)(i % 17) / 16;
-        const small_operands o = {x + TIMED_ROWS * TIMED_IN, x, NULL, &w, TIMED_ROWS};
-        chosen = *fastest_way(ctx, type, &e, &o);
+        chosen = plan_ways(ctx, type, &e,
+                           &(small_operands){x + MANY_ROWS * TIMED_IN, x, NULL, &w, 0});
         qkv__context_choose_small(ctx, type, chosen);
     }
     qkv_free(ctx, x);
@@ -131,12 +152,12 @@ static qkv__small_choice time_choices(qkv_context *ctx, qkv_k_small_type type)
     return chosen;
 }
 
-static qkv__small_choice small_choice(qkv_context *ctx, qkv_k_small_type type)
+static qkv__small_choice small_choice(qkv_context *ctx, qkv_k_small_type type, size_t m)
 {
-    qkv__small_choice chosen = qkv__context_small(ctx, type);
-    if (chosen.way != QKV__SMALL_UNKNOWN)
-        return chosen;
-    return qkv__context_meta(ctx) ? choices[0] : time_choices(ctx, type);
+    qkv__small_plan plan = qkv__context_small(ctx, type);
+    if (plan.few.way == QKV__SMALL_UNKNOWN)
+        plan = qkv__context_meta(ctx) ? plain_plan() : time_choices(ctx, type);
+    return m < plan.from ? plan.few : plan.many;
 }
 
 void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_small *w,
@@ -147,7 +168,7 @@ void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k
     bool alone = t->invariant && w->type == QKV_K_BF16;
     qkv__small_choice c = choices[0];
     if (m >= amx_rows[w->type] && !alone)
-        c = small_choice(t->ctx, w->type);
+        c = small_choice(t->ctx, w->type, m);
     if (c.way == QKV__SMALL_WIDE && m < WIDE_ROWS)
         c = choices[0];
     const qkv_kernels *k = c.way == QKV__SMALL_PLAIN ? t->k : qkv__kernels_for(t->ctx, c.products);
@@ -160,7 +181,7 @@ const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights)
     if (weights <= QKV_WEIGHTS_F32 || weights > QKV_WEIGHTS_INT4)
         return "f32";
     qkv_k_small_type type = (qkv_k_small_type)(QKV_K_BF16 + (weights - QKV_WEIGHTS_BF16));
-    qkv__small_choice c = small_choice(ctx, type);
+    qkv__small_choice c = small_choice(ctx, type, SIZE_MAX);
     return c.way == QKV__SMALL_PLAIN ? "vectors"
            : c.way == QKV__SMALL_MANY ? "AMX" : qkv__products_name(c.products);
 }

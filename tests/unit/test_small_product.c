@@ -80,6 +80,12 @@ static qkv_real *output(fixture *f, const layer *l, size_t rows, bool invariant)
     return out;
 }
 
+static void choose(fixture *f, unsigned type, qkv__small_choice few, qkv__small_choice many,
+                   size_t from)
+{
+    qkv__context_choose_small(f->ctx, type, (qkv__small_plan){few, many, from});
+}
+
 /* Integers: the same bits. bf16: 1,100 products whose second factor may have lost 2^-9 of itself,
  * at random; sums have a standard deviation of 11. */
 static void test_every_way(void **state)
@@ -88,12 +94,12 @@ static void test_every_way(void **state)
     for (unsigned type = 0; type < WEIGHTS; type++) {
         layer l;
         make_layer(&l, f->ctx, kinds[type]);
-        qkv__context_choose_small(f->ctx, type, ways[0]);
+        choose(f, type, ways[0], ways[0], 0);
         qkv_real *plain = output(f, &l, ROWS, false);
         for (size_t i = 1; i < WAYS; i++) {
             if (type != 0 && ways[i].way == QKV__SMALL_WIDE)
                 continue;
-            qkv__context_choose_small(f->ctx, type, ways[i]);
+            choose(f, type, ways[i], ways[i], 0);
             qkv_real *y = output(f, &l, ROWS, false), worst = 0;
             for (size_t j = 0; j < ROWS * OUT; j++) {
                 qkv_real off = (qkv_real)fabs((double)(y[j] - plain[j]));
@@ -120,7 +126,7 @@ static void test_invariant(void **state)
                 continue;
             layer l;
             make_layer(&l, f->ctx, kinds[type]);
-            qkv__context_choose_small(f->ctx, type, ways[i]);
+            choose(f, type, ways[i], ways[i], 0);
             qkv_real *many = output(f, &l, ROWS, true), *one = output(f, &l, 1, true);
             qkv_real *some = output(f, &l, 11, true);
             assert_memory_equal(one, many, OUT * sizeof *one);
@@ -132,6 +138,29 @@ static void test_invariant(void **state)
         }
 }
 
+/* Few rows take one way, many another: bits of weights in bf16 tell which. */
+static void test_rows_choose(void **state)
+{
+    fixture *f = *state;
+    layer l;
+    make_layer(&l, f->ctx, QKV_WEIGHTS_BF16);
+    choose(f, 0, ways[0], ways[0], 0);
+    qkv_real *plain = output(f, &l, ROWS, false);
+    choose(f, 0, ways[2], ways[2], 0);
+    qkv_real *wide = output(f, &l, ROWS, false);
+    /* Without products in bf16 they may be equal. */
+    bool told_apart = memcmp(plain, wide, ROWS * OUT * sizeof *plain) != 0;
+    for (size_t from = ROWS; from <= ROWS + 1 && told_apart; from++) {
+        choose(f, 0, ways[0], ways[2], from);
+        qkv_real *y = output(f, &l, ROWS, false);
+        assert_memory_equal(y, from > ROWS ? plain : wide, ROWS * OUT * sizeof *y);
+        free(y);
+    }
+    free(plain);
+    free(wide);
+    free_layer(&l, f);
+}
+
 /* The choice is made once, by the first product of many rows or by who asks for its name. */
 static void test_choice(void **state)
 {
@@ -140,16 +169,19 @@ static void test_choice(void **state)
         layer l;
         make_layer(&l, f->ctx, kinds[type]);
         free(output(f, &l, 2, false));
-        assert_int_equal(qkv__context_small(f->ctx, type).way, QKV__SMALL_UNKNOWN);
+        assert_int_equal(qkv__context_small(f->ctx, type).few.way, QKV__SMALL_UNKNOWN);
         free(output(f, &l, ROWS, false));
-        qkv__small_choice c = qkv__context_small(f->ctx, type);
+        qkv__small_plan plan = qkv__context_small(f->ctx, type);
+        qkv__small_choice c = plan.many;
+        assert_int_not_equal(plan.few.way, QKV__SMALL_UNKNOWN);
         assert_int_not_equal(c.way, QKV__SMALL_UNKNOWN);
+        assert_in_range(plan.from, 64, 512);
         const char *name = qkv_weights_products(f->ctx, kinds[type]);
         assert_string_equal(name, c.way == QKV__SMALL_PLAIN ? "vectors"
                                   : c.way == QKV__SMALL_MANY ? "AMX"
                                                              : qkv__products_name(c.products));
         assert_true(qkv__products_exist(f->ctx, c.products));
-        qkv__context_choose_small(f->ctx, type, ways[0]);
+        choose(f, type, ways[0], ways[0], 0);
         assert_string_equal(qkv_weights_products(f->ctx, kinds[type]), "vectors");
         free_layer(&l, f);
     }
@@ -161,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_every_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_invariant, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rows_choose, setup, teardown),
         cmocka_unit_test_setup_teardown(test_choice, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
