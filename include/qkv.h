@@ -18,6 +18,7 @@
 #include <qkv/convert.h>
 #include <qkv/corpus.h>
 #include <qkv/csv.h>
+#include <qkv/dist.h>
 #include <qkv/draw.h>
 #include <qkv/embed.h>
 #include <qkv/explain.h>

@@ -71,6 +71,7 @@ struct cli_command {
     cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
     const qkv_option_table *own[CLI_TABLES]; /* NULL: no more */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
+    bool ranks; /* several may run it together; others refuse to */
     bool opens; /* a model directory: has qkv_pipeline_table, whose values are in cli.opening */
     const struct bench_measure *measure; /* of bench_run; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
@@ -92,6 +93,9 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
 /* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
  * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* Joins the ranks that a launcher started: from then on rank 0 alone speaks. An exit code. */
+int cli_join(cli *c);
 
 /* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
 qkv_status cli_configure(const cli *c);

@@ -69,7 +69,10 @@ static int main_run(const cli_command *command, int argc, char **argv)
     cli_bind(&c, &cli_common_table, &c.common);
     if (command->opens)
         cli_bind(&c, qkv_pipeline_table(), &c.opening);
-    int code = command->run(&c, argc, argv);
+    int code = cli_join(&c);
+    if (code == CLI_DONE)
+        code = command->run(&c, argc, argv);
+    qkv_dist_leave(c.ctx, 0);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);
     if (code == CLI_DONE)

@@ -17,7 +17,7 @@ CLI_COMMAND(cli_train_colorize, 250) = {
                        "mean (psnr_both) the model is chosen; beside them the mean colour of the "
                        "training images and the nearest hint's. Without --steps or --minutes it "
                        "takes 5 minutes."},
-    .job = "colorize", .run = train_run};
+    .job = "colorize", .ranks = true, .run = train_run};
 
 static const char *const segment_examples[] = {
     "qkv train segment --images photos --masks masks --minutes 15 --out runs/seg",
@@ -36,7 +36,7 @@ CLI_COMMAND(cli_train_segment, 260) = {
                        "over union of the classes (miou), by which the model is chosen; share of "
                        "the pixels (accuracy); loss. Without --steps or --minutes it takes 5 "
                        "minutes."},
-    .job = "segment", .run = train_run};
+    .job = "segment", .ranks = true, .run = train_run};
 
 static const char *const reconstruct_examples[] = {
     "qkv train reconstruct --images photos --minutes 15 --out runs/mae",
@@ -53,7 +53,7 @@ CLI_COMMAND(cli_train_reconstruct, 270) = {
                        "squared error of what was hidden, in dB (psnr). qkv reconstruct shows "
                        "what it has learnt, and train classify --init begins with its encoder. "
                        "Without --steps or --minutes it takes 5 minutes."},
-    .job = "reconstruct", .run = train_run};
+    .job = "reconstruct", .ranks = true, .run = train_run};
 
 static const char *const vqgan_examples[] = {
     "qkv train vqgan --images photos --minutes 60 --out runs/codes",
@@ -70,7 +70,7 @@ CLI_COMMAND(cli_train_vqgan, 280) = {
                        "least "
                        "unlike them is kept, but once the discriminator takes part the "
                        "newest is. qkv encode and qkv decode go between images and codes."},
-    .job = "vqgan", .run = train_run};
+    .job = "vqgan", .ranks = true, .run = train_run};
 
 static const char *const imagine_examples[] = {
     "qkv train imagine --vqgan runs/codes --images photos --out runs/prior",
@@ -86,4 +86,4 @@ CLI_COMMAND(cli_train_imagine, 290) = {
                        "new ones. Evaluates on held-out images: bits_per_code, beside those of "
                        "telling a code from its left neighbour alone (bits_bigram). The models "
                        "that code are copied into OUT."},
-    .job = "imagine", .run = train_run};
+    .job = "imagine", .ranks = true, .run = train_run};

@@ -14,7 +14,7 @@ CLI_COMMAND(cli_train_lm, 200) = {
                .text = "Trains on UTF-8 text and evaluates on what it holds out. --out becomes a "
                        "model directory as Hugging Face lays it out; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
-    .job = "lm", .run = train_run};
+    .job = "lm", .ranks = true, .run = train_run};
 
 static const char *const translate_examples[] = {
     "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/m",
@@ -34,7 +34,7 @@ CLI_COMMAND(cli_train_translate, 210) =
                         "train/ in it keeps what --resume needs. Without --steps or --minutes it "
                         "takes 5 minutes."},
      .job = "translate",
-     .run = train_run};
+     .ranks = true, .run = train_run};
 
 static const char *const mlm_examples[] = {
     "qkv train mlm --data book.txt --minutes 5 --out runs/words",
@@ -50,7 +50,7 @@ CLI_COMMAND(cli_train_mlm, 220) = {
                        "and perplexity of the hidden words, accuracy of the best guess. qkv fill "
                        "and qkv train classify --init use the model. Without --steps or "
                        "--minutes it takes 5 minutes."},
-    .job = "mlm", .run = train_run};
+    .job = "mlm", .ranks = true, .run = train_run};
 
 static const char *const embed_examples[] = {
     "qkv train embed --source en.txt --target de.txt --minutes 30 --out runs/e",
@@ -86,7 +86,7 @@ CLI_COMMAND(cli_train_embed, 225) = {
                        "its name. Evaluates by recall in both directions. --out becomes a "
                        "CLIPModel directory; --init begins with one.\n\n"
                        "Without --steps or --minutes it takes 5 minutes."},
-    .job = "embed", .run = train_run};
+    .job = "embed", .ranks = true, .run = train_run};
 
 static const char *const classify_examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
@@ -123,7 +123,7 @@ CLI_COMMAND(cli_train_classify, 230) = {
                        "series, step after step (--channels of each), of any length. Evaluates on "
                        "accuracy and loss.\n\n"
                        "Without --steps or --minutes it takes 5 minutes."},
-    .job = "classify", .run = train_run};
+    .job = "classify", .ranks = true, .run = train_run};
 
 static const char *const forecast_examples[] = {
     "qkv train forecast --data load.csv --context 168 --minutes 2 --out runs/a",
@@ -139,7 +139,7 @@ CLI_COMMAND(cli_train_forecast, 240) = {
                        "again, and the row of a season before. The first line may name the "
                        "columns. --out becomes a model directory; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
-    .job = "forecast", .run = train_run};
+    .job = "forecast", .ranks = true, .run = train_run};
 
 static const char *const fill_examples[] = {
     "qkv train fill --data load.csv --context 168 --minutes 2 --out runs/gaps",
@@ -156,4 +156,4 @@ CLI_COMMAND(cli_train_fill, 245) = {
                        "the columns. qkv fill uses the model. --out becomes a model "
                        "directory; train/ in it keeps what --resume needs. Without --steps or "
                        "--minutes it takes 5 minutes."},
-    .job = "fill", .run = train_run};
+    .job = "fill", .ranks = true, .run = train_run};

@@ -128,11 +128,13 @@ typedef struct {
     size_t shape[QKV_MAX_DIMS];
     void *data;       /* contiguous, in the memory of ctx's device; */
     qkv_context *ctx; /* NULL: host memory */
+    size_t first, held; /* data holds elements first .. first + held - 1 of the array alone: those
+                           that are this rank's. One rank has them all */
 } qkv_state;
 
-/* Maps the array for the host to read and write: data itself in host memory, else a copy. NULL if
- * out of memory, recorded in the context. Unmap writes a copy back if `written`, and frees it.
- * mapped may be NULL. */
+/* Maps the held elements for the host to read and write: data itself in host memory, else a copy.
+ * NULL if out of memory, recorded in the context. Unmap writes a copy back if `written`, and frees
+ * it. mapped may be NULL. */
 void *qkv_state_map(const qkv_state *s);
 void qkv_state_unmap(const qkv_state *s, void *mapped, bool written);
 

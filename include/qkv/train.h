@@ -68,6 +68,10 @@ typedef struct {
     double minutes;    /* wall-clock limit of the whole run; 0: none */
     size_t batch;      /* samples per update */
     size_t accumulation_steps; /* micro-batches per batch; more take less memory */
+    size_t shards; /* parts of a batch whose gradients are computed apart and added up as a binary
+                      tree: the same number gives the same bits on any number of ranks, both being
+                      powers of two. A multiple of the ranks (dist.h); 0: one for each rank, or,
+                      resumed, as before. accumulation_steps is then that of a shard */
     int dtype; /* QKV_PRODUCTS_*: the context's products are set to it (qkv_context_set_products) */
     bool recompute;    /* qkv_tape_recompute: blocks of stacks keep their outputs alone */
     double clip;       /* maximum global gradient norm; 0: no clipping */

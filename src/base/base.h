@@ -25,6 +25,14 @@ struct qkv_model_type;
 const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i);
 qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type);
 
+/* ---- ranks ------------------------------------------------------------------- */
+
+/* The run of several processes that a context is a rank of (dist); NULL: it is alone. Whose ranks
+ * on this machine are `neighbours` in number shares its cores with them. */
+typedef struct qkv__dist qkv__dist;
+qkv__dist *qkv__context_dist(const qkv_context *ctx);
+void qkv__context_join(qkv_context *ctx, qkv__dist *dist, int neighbours);
+
 /* ---- products ---------------------------------------------------------------- */
 
 /* Kinds of products in training: in f32; of operands rounded to bf16 by our kernels for AVX-512 and

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -23,6 +24,8 @@ struct qkv_context {
     void *listening;        /* its user */
     const struct qkv_model_type *types[TYPES]; /* (type_count) a program's own */
     size_t type_count;
+    qkv__dist *dist; /* NULL: alone */
+    int neighbours;  /* ranks on this machine, itself among them; 0: 1 */
 };
 
 static void *default_alloc(void *user, size_t bytes)
@@ -133,10 +136,21 @@ static void allow_products(qkv_context *ctx, int products)
         ctx->candidates = 1u << QKV__PRODUCTS_F32;
 }
 
+/* The cores for this context, as one rank of those on the machine. A launcher may have bound the
+ * process to a part of the cores already. */
+static int usual_threads(const qkv_context *ctx)
+{
+    int here = omp_get_num_procs(), all = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int share = ctx->neighbours > 1 ? all / ctx->neighbours : here;
+    share = share < here ? share : here;
+    return share > 1 ? share : 1;
+}
+
 /* What the options ask for and the machine has. */
 static void configure(qkv_context *ctx, const qkv_context_options *o)
 {
-    ctx->threads = o->threads ? o->threads : omp_get_num_procs();
+    ctx->options.threads = o->threads;
+    ctx->threads = o->threads ? o->threads : usual_threads(ctx);
     if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
         ctx->threads = omp_get_thread_limit();
     ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
@@ -262,6 +276,15 @@ bool qkv__context_keep_products(qkv_context *ctx, const char *name)
             return true;
         }
     return false;
+}
+
+qkv__dist *qkv__context_dist(const qkv_context *ctx) { return ctx->dist; }
+void qkv__context_join(qkv_context *ctx, qkv__dist *dist, int neighbours)
+{
+    ctx->dist = dist;
+    ctx->neighbours = neighbours;
+    if (!ctx->options.threads)
+        ctx->threads = usual_threads(ctx);
 }
 
 bool qkv__context_meta(const qkv_context *ctx) { return ctx->options.meta; }

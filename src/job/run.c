@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dist/dist.h"
 #include "io/file.h"
 #include "job/directory.h"
 #include "job/run.h"
@@ -260,35 +261,25 @@ qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Nothing is written before all that can be checked without writing is, and what was written is
- * removed again if the rest fails. */
-static qkv_status run_begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+/* Nothing is written before all that can be checked without writing is. */
+static qkv_status prepare(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
 {
     qkv_status status = check_decided(r, kind);
     if (!status)
         status = kind->read(r);
     if (!status)
         status = qkv__run_dir_open(dir, r->ctx, r->o.out);
-    if (status)
-        return status;
-    status = kind->write(r);
     if (!status)
-        status = kind->begin(r);
+        status = kind->write(r);
     if (!status && r->tokenizer)
         status = qkv_tokenizer_save(r->tokenizer, r->o.out);
-    if (!status)
-        status = qkv_hub_save(r->model, r->o.out, NULL);
-    if (status)
-        qkv__run_dir_undo(dir);
-    return status;
+    return status ? status : qkv_hub_save(r->model, r->o.out, NULL);
 }
 
-/* What a run that is there already has: data and model are those it began with. */
-static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+/* Data and model of a run that is there already: those it began with. */
+static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind)
 {
-    qkv_status status = qkv__run_dir_open(dir, r->ctx, r->o.out);
-    if (!status)
-        status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
+    qkv_status status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
     if (!status && !(kind->can ? qkv_model_can(r->model, kind->can)
                                : qkv_model_type_of(r->model) == kind->type()))
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
@@ -296,9 +287,30 @@ static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *d
                            qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);
     if (!status && kind->has_text)
         status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.out);
+    return status ? status : run_open_data(r, kind);
+}
+
+/* Of several ranks the first prepares the run's directory, which the others then read. What a new
+ * run has written is removed again if the rest fails. */
+static qkv_status run_begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+{
+    bool leads = qkv_dist_rank(r->ctx) == 0, again = false;
+    qkv_status status = leads ? qkv__run_dir_check(r->ctx, r->o.out, r->o.resume) : QKV_OK;
+    if (!status && leads) {
+        again = r->o.resume && qkv__run_dir_has_checkpoint(r->o.out);
+        status = again ? qkv__run_dir_open(dir, r->ctx, r->o.out) : prepare(r, kind, dir);
+    }
+    if (!status && again)
+        status = reopen(r, kind);
+    status = qkv__dist_agree(r->ctx, status);
+    if (!status && !leads)
+        status = reopen(r, kind);
     if (!status)
-        status = run_open_data(r, kind);
-    return status ? status : kind->begin(r);
+        status = kind->begin(r);
+    status = qkv__dist_agree(r->ctx, status);
+    if (status && !again && dir->ctx)
+        qkv__run_dir_undo(dir);
+    return status;
 }
 
 static void run_clean_up(qkv__run *r, const qkv__job_kind *kind)
@@ -314,11 +326,7 @@ static void run_clean_up(qkv__run *r, const qkv__job_kind *kind)
 qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result *result)
 {
     qkv__run_dir dir = {0};
-    qkv_status status = qkv__run_dir_check(r->ctx, r->o.out, r->o.resume);
-    bool again = r->o.resume && qkv__run_dir_has_checkpoint(r->o.out);
-    if (status)
-        return status;
-    status = again ? reopen(r, kind, &dir) : run_begin(r, kind, &dir);
+    qkv_status status = run_begin(r, kind, &dir);
     if (!status) {
         note_unused(r, kind);
         keep_settings(r, kind);

@@ -26,10 +26,11 @@ static const rule rules_of[QKV_OPTIMIZER_COUNT] = {
 
 typedef struct {
     qkv_param *p;
+    qkv__own own;
     bool member; /* neither excluded nor frozen when the optimiser was made */
     qkv_optimizer_kind kind; /* the options', or AdamW where Muon leaves a parameter to it */
     double lr_scale, weight_decay;
-    qkv_real *state[QKV__UPDATE_STATES]; /* NULL: not needed */
+    qkv_real *state[QKV__UPDATE_STATES]; /* of its own elements; NULL: not needed */
 } slot;
 
 struct qkv_optimizer {
@@ -102,10 +103,10 @@ static bool matches(const qkv_optimizer_rule *r, const qkv_param *p)
            (!r->pattern || fnmatch(r->pattern, qkv_param_name(p), 0) == 0);
 }
 
-static slot slot_for(qkv_param *p, const qkv_optimizer_options *o,
+static slot slot_for(qkv_param *p, qkv__own own, const qkv_optimizer_options *o,
                      const qkv_optimizer_rule *rules, size_t n)
 {
-    slot s = {p, !qkv_param_frozen(p), o->kind, 1.0, o->weight_decay, {NULL}};
+    slot s = {p, own, !qkv_param_frozen(p), o->kind, 1.0, o->weight_decay, {NULL}};
     for (size_t i = 0; i < n; i++)
         if (matches(&rules[i], p)) {
             s.member = s.member && !rules[i].exclude;
@@ -128,8 +129,9 @@ static void optimizer_count_bytes(qkv_optimizer *o, size_t *work)
     for (size_t i = 0; i < o->n; i++) {
         const slot *x = &o->slots[i];
         for (int s = 0; x->member && s < QKV__UPDATE_STATES; s++)
-            o->bytes += keeps(&o->options, x->kind, s) * qkv__state_bytes(qkv_param_count(x->p));
-        size_t need = x->member && x->kind == QKV_OPTIMIZER_MUON ? qkv__muon_work(x->p) : 0;
+            o->bytes += keeps(&o->options, x->kind, s) * qkv__state_bytes(x->own.count);
+        bool muon = x->member && x->kind == QKV_OPTIMIZER_MUON && x->own.count;
+        size_t need = muon ? qkv__muon_work(x->p) : 0;
         *work = need > *work ? need : *work;
     }
     o->bytes += *work ? qkv__state_bytes(*work) : 0;
@@ -152,7 +154,7 @@ static qkv_status allocate_state(qkv_optimizer *o)
         for (int s = 0; x->member && s < QKV__UPDATE_STATES; s++)
             if (keeps(&o->options, x->kind, s)) {
                 x->state[s] = (qkv_real *)(void *)at;
-                at += qkv__state_bytes(qkv_param_count(x->p));
+                at += qkv__state_bytes(x->own.count);
             }
     }
     o->work = work ? (qkv_real *)(void *)at : NULL;
@@ -193,9 +195,26 @@ qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind)
     };
 }
 
+/* Muon without anything to do for it, on any rank, is a mistake. */
+static bool has_hidden(const qkv_optimizer *o)
+{
+    bool has = false;
+    for (size_t i = 0; i < o->n && !has; i++)
+        has = o->slots[i].member && o->slots[i].kind == QKV_OPTIMIZER_MUON;
+    return has;
+}
+
 qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
                                 const qkv_optimizer_options *options,
                                 const qkv_optimizer_rule *rules, size_t n_rules)
+{
+    return qkv__optimizer_create_of(out, params, options, rules, n_rules, NULL);
+}
+
+qkv_status qkv__optimizer_create_of(qkv_optimizer **out, qkv_params *params,
+                                    const qkv_optimizer_options *options,
+                                    const qkv_optimizer_rule *rules, size_t n_rules,
+                                    const qkv__own *own)
 {
     qkv_context *ctx = qkv__params_context(params);
     *out = NULL;
@@ -214,10 +233,11 @@ qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
     if (!o->slots || !o->step)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < o->n && !status; i++)
-        o->slots[i] = slot_for(qkv_params_at(params, i), options, rules, n_rules);
+        o->slots[i] = slot_for(qkv_params_at(params, i), qkv__own_of(own, params, i), options,
+                               rules, n_rules);
     if (!status)
         status = allocate_state(o);
-    if (!status && options->kind == QKV_OPTIMIZER_MUON && !o->work)
+    if (!status && options->kind == QKV_OPTIMIZER_MUON && !has_hidden(o))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser muon: none of the parameters to train is "
                           "the matrix of a hidden layer (qkv_param_set_hidden); use adamw");
     if (status)
@@ -237,6 +257,48 @@ void qkv_optimizer_destroy(qkv_optimizer *o)
     qkv_free(o->ctx, o);
 }
 
+/* Is it updated now? */
+static bool moves(const slot *s)
+{
+    return s->member && !qkv_param_frozen(s->p) && qkv__param_has_grad(s->p);
+}
+
+void qkv__optimizer_count(qkv_optimizer *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        o->step[i] += moves(&o->slots[i]);
+}
+
+bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n, double lr,
+                           double scale)
+{
+    const qkv_optimizer_options *op = &o->options;
+    const slot *s = &o->slots[param];
+    qkv_real *state[QKV__UPDATE_STATES];
+    if (!n || !moves(s))
+        return true;
+    const qkv__update u = {
+        .rule = rules_of[s->kind].update,
+        .lr = lr * s->lr_scale,
+        .weight_decay = s->weight_decay,
+        .grad_scale = scale,
+        .momentum = op->momentum,
+        .dampening = op->dampening,
+        .nesterov = op->nesterov,
+        .alpha = op->alpha,
+        .eps = op->eps,
+        .beta1 = op->beta1,
+        .beta2 = op->beta2,
+        .step = (uint64_t)o->step[param],
+    };
+    for (int i = 0; i < QKV__UPDATE_STATES; i++)
+        state[i] = s->state[i] ? s->state[i] + (from - s->own.from) : NULL;
+    if (s->kind == QKV_OPTIMIZER_MUON)
+        return qkv__muon_update(s->p, op, &u, state[0], o->work);
+    qkv__param_update(s->p, &u, state, from, n);
+    return true;
+}
+
 qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *args,
                               double *norm)
 {
@@ -252,28 +314,10 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
         if (args->max_norm > 0.0)
             scale *= fmin(1.0, args->max_norm / (total + 1e-6));
     }
-    const qkv_optimizer_options *op = &o->options;
-    qkv__update u = {
-        .grad_scale = scale,
-        .momentum = op->momentum,
-        .dampening = op->dampening,
-        .nesterov = op->nesterov,
-        .alpha = op->alpha,
-        .eps = op->eps,
-        .beta1 = op->beta1,
-        .beta2 = op->beta2,
-    };
+    qkv__optimizer_count(o);
     for (size_t i = 0; i < o->n; i++) {
-        slot *s = &o->slots[i];
-        if (!s->member || qkv_param_frozen(s->p) || !qkv__param_has_grad(s->p))
-            continue;
-        u.lr = args->lr * s->lr_scale;
-        u.weight_decay = s->weight_decay;
-        u.step = (uint64_t)++o->step[i];
-        u.rule = rules_of[s->kind].update;
-        if (s->kind != QKV_OPTIMIZER_MUON)
-            qkv__param_update(s->p, &u, s->state);
-        else if (!qkv__muon_update(s->p, op, &u, s->state[0], o->work))
+        const qkv__own *own = &o->slots[i].own;
+        if (!qkv__optimizer_update(o, i, own->from, own->count, args->lr, scale))
             return QKV_E_MEMORY;
     }
     return QKV_OK;
@@ -318,13 +362,13 @@ size_t qkv_optimizer_state_count(const qkv_optimizer *o)
 qkv_state qkv_optimizer_state(qkv_optimizer *o, size_t i)
 {
     if (i == 0)
-        return (qkv_state){NULL, "step", QKV_I32, 1, {o->n}, o->step, NULL};
+        return qkv__state_counts("step", 1, o->n, o->step);
     size_t left = i - 1;
     for (size_t k = 0; k < o->n; k++) {
         const slot *x = &o->slots[k];
         for (int s = 0; s < QKV__UPDATE_STATES; s++)
             if (x->state[s] && left-- == 0)
-                return qkv__state_of(x->p, rules_of[x->kind].state[s], x->state[s]);
+                return qkv__state_of(x->p, rules_of[x->kind].state[s], x->state[s], x->own);
     }
-    return (qkv_state){NULL, "none", QKV_REAL, 1, {0}, NULL, NULL};
+    return qkv__state_counts("none", 1, 0, NULL);
 }

@@ -105,6 +105,7 @@ void *qkv__param_memory(qkv_param *p, size_t bytes)
 
 qkv_param *qkv__param_enter(qkv_param *p)
 {
+    p->index = p->owner->count;
     p->owner->list[p->owner->count++] = p;
     return p;
 }
@@ -197,6 +198,7 @@ qkv_real *qkv_param_data(qkv_param *p)
 }
 void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
 
+size_t qkv__param_index(const qkv_param *p) { return p->index; }
 bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
 
 qkv_real *qkv_param_grad(qkv_param *p)

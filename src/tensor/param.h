@@ -19,6 +19,7 @@ typedef enum { QKV__FULL, QKV__LINEAR, QKV__TABLE } qkv__param_role;
 struct qkv_param {
     qkv_params *owner;
     char *name;
+    size_t index; /* of qkv_params_at */
     int ndim;
     size_t shape[QKV_MAX_DIMS], count;
     qkv__param_role role;

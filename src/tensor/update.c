@@ -19,7 +19,7 @@ static qkv_k_adam_fn *kernel_of(const qkv_kernels *k, qkv__update_rule rule)
 }
 
 void qkv__param_update(qkv_param *p, const qkv__update *u,
-                       qkv_real *const state[QKV__UPDATE_STATES])
+                       qkv_real *const state[QKV__UPDATE_STATES], size_t from, size_t n)
 {
     double t = (double)u->step;
     qkv_k_update_args args = {
@@ -38,8 +38,8 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
         .correction2 = sqrt(1.0 - pow(u->beta2, t)),
     };
     qkv_exec e = qkv__params_exec(p->owner);
-    kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data, state[0], state[1], state[2],
-                                                      p->grad, &args, p->count);
+    kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data + from, state[0], state[1],
+                                                      state[2], p->grad + from, &args, n);
     p->version++;
 }
 
@@ -55,19 +55,19 @@ double qkv__param_squares(const qkv_param *p)
     return qkv__params_kernels(p->owner)->sum_squares(&e, p->data, p->count);
 }
 
-void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight)
+void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight, size_t from, size_t n)
 {
     qkv_exec e = qkv__params_exec(p->owner);
     if (weight == 1.0)
         qkv__context_device(qkv__params_context(p->owner))
-            ->copy(average, p->data, p->count * sizeof *average);
+            ->copy(average, p->data + from, n * sizeof *average);
     else
-        qkv__params_kernels(p->owner)->lerp(&e, average, p->data, weight, p->count);
+        qkv__params_kernels(p->owner)->lerp(&e, average, p->data + from, weight, n);
 }
 
-void qkv__param_swap(qkv_real *other, qkv_param *p)
+void qkv__param_swap(qkv_real *other, qkv_param *p, size_t from, size_t n)
 {
     qkv_exec e = qkv__params_exec(p->owner);
-    qkv__params_kernels(p->owner)->swap(&e, p->data, other, p->count);
+    qkv__params_kernels(p->owner)->swap(&e, p->data + from, other, n);
     p->version++;
 }

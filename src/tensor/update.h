@@ -26,11 +26,11 @@ typedef struct {
     uint64_t step; /* of this parameter, this one included: from 1 */
 } qkv__update;
 
-/* One update of p from its gradient, which must be there. state: arrays of the parameter's
- * size, NULL where the rule has none: sgd {momentum}, rmsprop {mean of squares, momentum, mean of
- * gradients}, adam and adamw {mean of gradients, mean of squares}. */
+/* One update of p's elements from .. from + n - 1 from their gradient, which must be there. state:
+ * arrays of n, NULL where the rule has none: sgd {momentum}, rmsprop {mean of squares, momentum,
+ * mean of gradients}, adam and adamw {mean of gradients, mean of squares}. */
 void qkv__param_update(qkv_param *p, const qkv__update *u,
-                       qkv_real *const state[QKV__UPDATE_STATES]);
+                       qkv_real *const state[QKV__UPDATE_STATES], size_t from, size_t n);
 
 /* ---- Muon, in the parts that a parameter of several matrices takes ---- */
 
@@ -62,10 +62,10 @@ double qkv__param_grad_squares(const qkv_param *p);
 /* Sum of squares of the values, likewise. */
 double qkv__param_squares(const qkv_param *p);
 
-/* average += weight (p - average); weight 1 copies. average: the parameter's size. */
-void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight);
+/* average += weight (x - average) for the n elements x of p from `from` on; weight 1 copies. */
+void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight, size_t from, size_t n);
 
-/* Exchanges the parameter's values with other's. */
-void qkv__param_swap(qkv_real *other, qkv_param *p);
+/* Exchanges the n elements of p from `from` on with other. */
+void qkv__param_swap(qkv_real *other, qkv_param *p, size_t from, size_t n);
 
 #endif

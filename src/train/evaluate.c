@@ -37,7 +37,15 @@ static qkv_status evaluate_measure(qkv__loop *l, size_t units, qkv_metrics *m)
     l->whole_eval_time = qkv_now() - begun;
     if (m->scored)
         l->whole_eval_time *= (double)m->units / (double)m->scored;
-    return status;
+    status = qkv__dist_agree(l->ctx, status);
+    return status ? status : qkv__follow_evaluation(l);
+}
+
+/* Averages and parameters change places, on every rank. */
+static qkv_status swap_average(qkv__loop *l)
+{
+    qkv_status status = qkv_average_swap(l->average);
+    return status || !l->ranks ? status : qkv__ranks_share(l->ranks);
 }
 
 static bool is_best(qkv__loop *l, const qkv_metrics *m)
@@ -68,7 +76,7 @@ static qkv_status bound_evaluation(qkv__loop *l)
     size_t asked = l->o.eval_units ? l->o.eval_units : m.units;
     if (most < (double)asked)
         l->eval_units = most > PROBE_UNITS ? (size_t)most : PROBE_UNITS;
-    return QKV_OK;
+    return qkv__follow_evaluation(l);
 }
 
 qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
@@ -76,7 +84,7 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     qkv_metrics m;
     qkv_samples *samples = NULL;
     bool averaged = l->average && l->step > 0, best = true;
-    qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
+    qkv_status status = averaged ? swap_average(l) : QKV_OK;
     if (!status)
         status = evaluate_measure(l, l->eval_units, &m);
     if (!status && m.count)
@@ -93,8 +101,8 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     }
     if (!status)
         qkv__samples_make(l, last, &samples);
-    if (averaged)
-        qkv_average_swap(l->average);
+    qkv_status swapped = averaged ? swap_average(l) : QKV_OK;
+    status = status ? status : swapped;
     if (!status && m.count)
         status = qkv__log_eval(l, &m, best);
     if (!status && m.count)
@@ -120,8 +128,12 @@ qkv_status qkv__evaluate_untrained(qkv__loop *l)
 qkv_status qkv__evaluate_saved(qkv__loop *l, qkv_metrics *out)
 {
     qkv_status status = QKV_OK;
-    if (l->dir && (l->best_step != l->step || l->average))
+    bool older = l->keeps && (l->best_step != l->step || l->average);
+    if (l->dir && older)
         status = qkv_hub_load_weights(l->task->model, l->dir);
+    status = qkv__dist_agree(l->ctx, status);
+    if (!status && older && l->ranks)
+        status = qkv__ranks_broadcast(l->ranks);
     return status ? status : evaluate_measure(l, qkv__plan_evaluates_all(l) ? 0 : l->eval_units,
                                               out);
 }

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "qkv/look.h"
 #include "qkv/train.h"
+#include "train/ranks.h"
 
 enum { QKV__PLANS = 4 };
 
@@ -39,8 +40,10 @@ typedef struct {
     qkv_optimizer *optimizer;
     qkv_average *average; /* NULL without ema */
     qkv_tape *tape;
+    qkv__ranks *ranks; /* NULL: one rank, and a batch is one shard */
     qkv_capture *capture; /* of the pass; NULL: none */
-    const char *dir; /* NULL: nothing is written */
+    bool keeps;      /* there is a directory, which rank 0 writes */
+    const char *dir; /* NULL: this rank writes nothing */
     qkv_train_fn *event;
     void *user;
 
@@ -77,6 +80,17 @@ typedef struct {
     bool stop;
 } qkv__loop;
 
+/* ---- follow.c: what rank 0 decides by its clock, and who fails, for all ranks ---- */
+bool qkv__leads(const qkv__loop *l); /* rank 0, or the only one */
+/* Whether rank 0's run has a checkpoint. */
+qkv_status qkv__follow_flag(qkv__loop *l, bool *flag);
+/* Kinds of products, as rank 0 chooses them. */
+qkv_status qkv__follow_products(qkv__loop *l);
+/* Rank 0's plans and times; *planned, *save: what it does after this update. */
+qkv_status qkv__follow_step(qkv__loop *l, bool *planned, bool *save);
+/* Times of evaluations, which decide what is evaluated. */
+qkv_status qkv__follow_evaluation(qkv__loop *l);
+
 /* ---- watch.c ---- */
 /* Before a pass, and after its backward pass (done). */
 qkv_status qkv__watch(qkv__loop *l, const qkv_micro_batch *part, bool done);
@@ -112,6 +126,8 @@ qkv_status qkv__check_finite(const qkv__loop *l);
 qkv_status qkv__state_save(qkv__loop *l);
 bool qkv__state_exists(const qkv__loop *l);
 qkv_status qkv__state_load(qkv__loop *l);
+/* How many shards the saved run had; rank 0 alone reads it. */
+qkv_status qkv__state_shards(const qkv__loop *l, size_t *shards);
 
 /* ---- settings.c ---- */
 void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w);

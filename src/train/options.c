@@ -16,6 +16,10 @@ static const qkv_option rows[] = {
     {.flag = "accumulation-steps", .key = "accumulation_steps", .type = QKV_OPT_SIZE, .min = 1,
      .max = 1e6, FIELD(accumulation_steps),
      .initial = "1", .help = "passes a batch is done in, to save memory"},
+    {.flag = "shards", .key = "shards", .type = QKV_OPT_SIZE, .max = 65536, FIELD(shards),
+     .initial = "0",
+     .help = "parts of a batch whose gradients are computed apart and added up as a tree: the same "
+             "number gives the same bits on 1, 2, 4, .. ranks; 0: one for each rank"},
     {.flag = "dtype", .key = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype),
      .names = options_dtypes, .initial = "auto",
      .help = "operands of products: f32; rounded to bf16, where the processor can; auto: whichever "

@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "qkv/safetensors.h"
+#include "tensor/make.h"
 #include "train/loop.h"
 
 static char *state_path(const qkv__loop *l)
@@ -29,7 +30,12 @@ enum { VERSION = 3 };
 typedef struct {
     char name[320];
     qkv_state s;
-    void *mapped; /* its numbers for the host, or NULL */
+    void *mapped; /* its numbers for the host, or NULL: those of this rank */
+    bool cut;     /* each rank has some of them */
+    size_t param; /* of qkv_params_at, if so */
+    size_t index; /* of the list */
+    qkv__loop *l;
+    qkv_real *whole; /* all numbers of a cut one, while it is written: room for the largest */
 } entry;
 
 static size_t entry_count(const qkv__loop *l)
@@ -42,10 +48,12 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
 {
     size_t weights = qkv_params_count(l->params), opt = qkv_optimizer_state_count(l->optimizer);
     const char *owner = "weight";
+    e->index = i;
     if (i < weights) {
         qkv_param *p = qkv_params_at(l->params, i);
         e->s = (qkv_state){.param = qkv_param_name(p), .what = "value", .dtype = QKV_REAL,
-                           .ndim = qkv_param_ndim(p), .data = qkv_param_data(p)};
+                           .ndim = qkv_param_ndim(p), .data = qkv_param_data(p),
+                           .held = qkv_param_count(p)};
         for (int d = 0; d < e->s.ndim; d++)
             e->s.shape[d] = qkv_param_dim(p, d);
     } else if (i < weights + opt) {
@@ -55,6 +63,9 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
         owner = "average";
         e->s = qkv_average_state(l->average, i - weights - opt);
     }
+    const qkv_param *p = e->s.param && i >= weights ? qkv_params_find(l->params, e->s.param) : NULL;
+    e->param = p ? qkv__param_index(p) : 0;
+    e->cut = p && qkv__ranks_cuts(l->ranks, e->param) && qkv_dist_size(l->ctx) > 1;
     snprintf(e->name, sizeof e->name, "%s.%s%s%s", owner, e->s.what, e->s.param ? "." : "",
              e->s.param ? e->s.param : "");
 }
@@ -85,6 +96,7 @@ static void put_place(const qkv__loop *l, qkv_json_writer *w)
     qkv_json_put_real(w, "smooth_loss", l->smooth_loss);
     qkv_json_put_bool(w, "finished", l->finished);
     qkv_json_put_string(w, "products", qkv_machine_products(l->ctx));
+    qkv_json_put_int(w, "shards", (int64_t)l->o.shards);
     qkv__settings_put(l, w);
     qkv_json_end_object(w);
 }
@@ -165,35 +177,103 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
     return status;
 }
 
+/* ---- between ranks -------------------------------------------------------------------------- */
+
+static size_t largest(const qkv__loop *l)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < qkv_params_count(l->params); i++)
+        if (qkv_param_count(qkv_params_at(l->params, i)) > most)
+            most = qkv_param_count(qkv_params_at(l->params, i));
+    return most;
+}
+
+/* Rank 0 asks for an entry, or says that it needs no more. */
+static const size_t NO_MORE = SIZE_MAX;
+static qkv_status ask_for(qkv__loop *l, size_t index)
+{
+    return qkv__dist_broadcast(l->ctx, &index, sizeof index);
+}
+
+/* Rank 0: the numbers of a cut entry, from all ranks. */
+static qkv_status collect(const entry *e)
+{
+    qkv_context *ctx = e->l->ctx;
+    qkv_status status = ask_for(e->l, e->index);
+    memcpy(e->whole + e->s.first, e->mapped, e->s.held * sizeof *e->whole);
+    for (int r = 1; r < qkv_dist_size(ctx) && !status; r++) {
+        qkv__request request;
+        qkv__own own = qkv__ranks_own_of(e->l->ranks, e->param, r);
+        if (!own.count)
+            continue;
+        status = qkv__dist_receive(ctx, e->whole + own.from, own.count * sizeof *e->whole, r,
+                                   QKV__DIST_STATE, &request);
+        status = status ? status : qkv__dist_wait(ctx, &request);
+    }
+    return status;
+}
+
+/* A fill function of safetensors; its user is an entry. */
+static qkv_status fill_cut(void *user, size_t begin, size_t count, qkv_real *out)
+{
+    const entry *e = user;
+    qkv_status status = begin ? QKV_OK : collect(e);
+    if (!status)
+        memcpy(out, e->whole + begin, count * sizeof *out);
+    return status;
+}
+
+/* The other ranks: what they have of the entries that rank 0 asks for. */
+static qkv_status hand_in(qkv__loop *l)
+{
+    size_t i;
+    qkv_status status;
+    while (!(status = qkv__dist_broadcast(l->ctx, &i, sizeof i)) && i != NO_MORE) {
+        entry e;
+        qkv__request request;
+        entry_at(l, i, &e);
+        if (!e.s.held)
+            continue;
+        e.mapped = qkv_state_map(&e.s);
+        status = e.mapped ? qkv__dist_send(l->ctx, e.mapped, e.s.held * sizeof(qkv_real), 0,
+                                           QKV__DIST_STATE, &request)
+                          : QKV_E_MEMORY;
+        status = status ? status : qkv__dist_wait(l->ctx, &request);
+        qkv_state_unmap(&e.s, e.mapped, false);
+        if (status)
+            break;
+    }
+    return status;
+}
+
 /* ---- saving and loading ------------------------------------------------------------------- */
 
-qkv_status qkv__state_save(qkv__loop *l)
+static qkv_status write_state(qkv__loop *l)
 {
-    if (!l->dir)
-        return QKV_OK;
-    double begun = qkv_now();
-    qkv_status finite = qkv__check_finite(l);
-    if (finite)
-        return finite;
     size_t n = entry_count(l);
     entry *list = qkv_calloc(l->ctx, n, sizeof *list);
     qkv_safetensors_entry *out = list ? qkv_calloc(l->ctx, n, sizeof *out) : NULL;
     char *path = out ? state_path(l) : NULL;
+    qkv_real *whole = path && l->ranks ? qkv_malloc(l->ctx, largest(l) * sizeof *whole) : NULL;
     qkv_json_writer place;
     qkv_json_writer_init(&place, l->ctx, 0);
     put_place(l, &place);
     const char *text = qkv_json_writer_text(&place);
-    qkv_status status = path && text ? QKV_OK : QKV_E_MEMORY;
+    qkv_status status = path && text && (whole || !l->ranks) ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++) {
         entry_at(l, i, &list[i]);
+        list[i].l = l;
+        list[i].whole = whole;
         const qkv_state *s = &list[i].s;
         bool real = s->dtype == QKV_REAL;
         list[i].mapped = qkv_state_map(s);
         status = list[i].mapped ? QKV_OK : QKV_E_MEMORY;
         out[i] = (qkv_safetensors_entry){.name = list[i].name, .ndim = s->ndim, .shape = s->shape,
                                          .store = real ? QKV_STORE_F32 : QKV_STORE_I32,
-                                         .data = real ? list[i].mapped : NULL,
-                                         .raw = real ? NULL : list[i].mapped};
+                                         .data = real && !list[i].cut ? list[i].mapped : NULL,
+                                         .raw = real ? NULL : list[i].mapped,
+                                         .fill = list[i].cut ? fill_cut : NULL,
+                                         .user = &list[i]};
     }
     const char *metadata[] = {"qkv", text, NULL};
     qkv_safetensors_options o = {.metadata = metadata};
@@ -202,9 +282,27 @@ qkv_status qkv__state_save(qkv__loop *l)
     for (size_t i = 0; i < n && list; i++)
         qkv_state_unmap(&list[i].s, list[i].mapped, false);
     qkv_json_writer_free(&place);
+    qkv_free(l->ctx, whole);
     qkv_free(l->ctx, path);
     qkv_free(l->ctx, out);
     qkv_free(l->ctx, list);
+    return status;
+}
+
+qkv_status qkv__state_save(qkv__loop *l)
+{
+    if (!l->keeps)
+        return QKV_OK;
+    double begun = qkv_now();
+    qkv_status status = qkv__check_finite(l);
+    if (!status && qkv__leads(l)) {
+        qkv_status written = write_state(l);
+        status = ask_for(l, NO_MORE);
+        status = written ? written : status;
+    } else if (!status) {
+        status = hand_in(l);
+    }
+    status = qkv__dist_agree(l->ctx, status);
     l->last_save = qkv_now();
     l->save_time = l->last_save - begun;
     return status;
@@ -232,28 +330,102 @@ static qkv_status read_entry(qkv_context *ctx, const char *path, const qkv_safet
     return status;
 }
 
-qkv_status qkv__state_load(qkv__loop *l)
+/* Rank 0's text for all, to be freed. */
+static qkv_status share_text(qkv__loop *l, const char *text, char **out)
 {
-    char *path = state_path(l);
-    qkv_safetensors *file = NULL;
-    qkv_status status = path ? qkv_safetensors_open(&file, l->ctx, path) : QKV_E_MEMORY;
-    const char *text = file ? qkv_safetensors_metadata(file, "qkv") : NULL;
-    if (!status && !text)
-        status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
-                          path);
+    size_t size = text ? strlen(text) + 1 : 0;
+    qkv_status status = qkv__dist_broadcast(l->ctx, &size, sizeof size);
+    *out = status ? NULL : qkv_malloc(l->ctx, size);
+    if (*out && text)
+        memcpy(*out, text, size);
     if (!status)
-        status = get_place(l, path, text);
-    size_t n = entry_count(l);
+        status = *out ? qkv__dist_broadcast(l->ctx, *out, size) : QKV_E_MEMORY;
+    return status;
+}
+
+/* An entry's numbers, read by rank 0, of which each rank takes its own. room: for all of any
+ * entry; NULL: there is one rank. */
+static qkv_status load_entry(qkv__loop *l, const char *path, const qkv_safetensors *file,
+                             const entry *e, void *room)
+{
+    size_t each = e->s.dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t), count = 1;
+    if (!room)
+        return read_entry(l->ctx, path, file, e, e->mapped);
+    for (int d = 0; d < e->s.ndim; d++)
+        count *= e->s.shape[d];
+    qkv_status status = file ? read_entry(l->ctx, path, file, e, room) : QKV_OK;
+    if (!status)
+        status = qkv__dist_broadcast(l->ctx, room, count * each);
+    if (!status)
+        memcpy(e->mapped, (char *)room + e->s.first * each, e->s.held * each);
+    return status;
+}
+
+static qkv_status load_entries(qkv__loop *l, const char *path, const qkv_safetensors *file)
+{
+    bool several = qkv_dist_size(l->ctx) > 1;
+    size_t n = entry_count(l), most = largest(l);
+    most = most > qkv_params_count(l->params) ? most : qkv_params_count(l->params);
+    void *room = several ? qkv_malloc(l->ctx, most * sizeof(qkv_real)) : NULL;
+    qkv_status status = several && !room ? QKV_E_MEMORY : QKV_OK;
     for (size_t i = 0; i < n && !status; i++) {
         entry e;
         entry_at(l, i, &e);
         e.mapped = qkv_state_map(&e.s);
-        status = e.mapped ? read_entry(l->ctx, path, file, &e, e.mapped) : QKV_E_MEMORY;
+        status = e.mapped ? load_entry(l, path, file, &e, room) : QKV_E_MEMORY;
         qkv_state_unmap(&e.s, e.mapped, true);
     }
     for (size_t i = 0; i < qkv_params_count(l->params); i++)
         qkv_param_touch(qkv_params_at(l->params, i));
+    qkv_free(l->ctx, room);
+    return status;
+}
+
+/* Rank 0: opens the checkpoint. *text lives as long as the file. */
+static qkv_status open_state(const qkv__loop *l, const char *path, qkv_safetensors **file,
+                             const char **text)
+{
+    qkv_status status = path ? qkv_safetensors_open(file, l->ctx, path) : QKV_E_MEMORY;
+    *text = *file ? qkv_safetensors_metadata(*file, "qkv") : NULL;
+    if (!status && !*text)
+        status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
+                          path);
+    return status;
+}
+
+qkv_status qkv__state_shards(const qkv__loop *l, size_t *shards)
+{
+    char *path = state_path(l);
+    qkv_safetensors *file = NULL;
+    const char *text;
+    qkv__json j;
+    int64_t saved = 1;
+    qkv_status status = open_state(l, path, &file, &text);
+    if (!status && !(status = qkv__json_parse(&j, l->ctx, path, text, strlen(text)))) {
+        status = qkv__json_opt_int(&j, "shards", 1, INT32_MAX, &saved);
+        qkv__json_free(&j);
+    }
+    *shards = (size_t)saved;
     qkv_safetensors_close(file);
+    qkv_free(l->ctx, path);
+    return status;
+}
+
+qkv_status qkv__state_load(qkv__loop *l)
+{
+    char *path = l->dir ? state_path(l) : NULL, *place = NULL;
+    const char *text = NULL;
+    qkv_safetensors *file = NULL;
+    qkv_status status = qkv__leads(l) ? open_state(l, path, &file, &text) : QKV_OK;
+    status = qkv__dist_agree(l->ctx, status);
+    if (!status)
+        status = share_text(l, text, &place);
+    if (!status)
+        status = qkv__dist_agree(l->ctx, get_place(l, path ? path : "the checkpoint", place));
+    if (!status)
+        status = load_entries(l, path, file);
+    qkv_safetensors_close(file);
+    qkv_free(l->ctx, place);
     qkv_free(l->ctx, path);
     return status;
 }

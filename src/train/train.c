@@ -15,6 +15,7 @@ enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
 
+/* Forward and backward of a micro-batch. *loss: grows by its share of the batch's. */
 static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *loss)
 {
     const qkv_task_type *type = l->task->type;
@@ -37,6 +38,60 @@ static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *
     *loss += (double)qkv_item(l->tape, y);
     status = qkv_backward(l->tape, y);
     return status ? status : qkv__watch(l, part, true);
+}
+
+/* The passes of samples [from, to), whose gradients add up in order. last: of this rank's shards,
+ * after whose last pass nothing adds to a gradient any more. */
+static qkv_status train_passes(qkv__loop *l, int phase, size_t shard, double *loss,
+                               qkv_terms *terms)
+{
+    size_t n = l->o.accumulation_steps, from, to;
+    qkv_status status = QKV_OK;
+    qkv__ranks_shard(l->ranks, shard, l->o.batch, &from, &to);
+    qkv_params_zero_grad(l->params);
+    for (size_t i = 0; i < n && !status; i++) {
+        size_t begin = from + (to - from) * i / n, end = from + (to - from) * (i + 1) / n;
+        qkv_micro_batch part = {l->step, phase, begin, end - begin, l->o.batch, &l->data_time,
+                                terms};
+        if (i + 1 == n)
+            qkv__ranks_last_pass(l->ranks, shard);
+        if (end > begin)
+            status = train_pass(l, &part, loss);
+    }
+    return status;
+}
+
+/* A phase on one rank with one shard: passes, then the update. */
+static qkv_status phase_alone(qkv__loop *l, int phase, const qkv_optimizer_step_args *args,
+                              double *loss)
+{
+    qkv_status status = train_passes(l, phase, 0, loss, &l->terms);
+    if (!status && l->dir && qkv__log_norms_due(l->step + 1))
+        qkv__groups_add(l);
+    return status ? status : qkv_optimizer_step(l->optimizer, args, &l->last_norm);
+}
+
+/* A phase of this rank's shards, whose sums over all ranks are what is updated with. */
+static qkv_status phase_in_shards(qkv__loop *l, int phase, const qkv_optimizer_step_args *args,
+                                  double *loss)
+{
+    qkv__ranks_sums sums = {.loss = 0};
+    qkv_status status = QKV_OK;
+    for (size_t s = 0; s < qkv__ranks_shards(l->ranks) && !status; s++) {
+        double part = 0;
+        qkv_terms terms = {.count = 0};
+        status = train_passes(l, phase, s, &part, &terms);
+        if (!status)
+            status = qkv__ranks_end_shard(l->ranks, s, part, &terms);
+    }
+    status = qkv__ranks_finish(l->ranks, status, l->optimizer, args, &sums);
+    if (!status && l->dir && qkv__log_norms_due(l->step + 1))
+        qkv__groups_add(l);
+    *loss += sums.loss;
+    l->last_norm = sums.norm;
+    for (int i = 0; i < sums.terms.count && !status; i++)
+        qkv_terms_add(&l->terms, sums.terms.item[i].name, sums.terms.item[i].value);
+    return status;
 }
 
 static void warn_without_gradient(qkv__loop *l)
@@ -83,21 +138,10 @@ static qkv_status update(qkv__loop *l)
     for (int phase = 0; phase < l->task->type->phases && !status; phase++) {
         if (l->task->type->idle && l->task->type->idle(l->task->self, l->step, phase))
             continue;
-        qkv_params_zero_grad(l->params);
-        for (size_t i = 0; i < o->accumulation_steps && !status; i++) {
-            size_t from = o->batch * i / o->accumulation_steps;
-            size_t to = o->batch * (i + 1) / o->accumulation_steps;
-            qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time,
-                                    &l->terms};
-            if (to > from)
-                status = train_pass(l, &part, &loss);
-        }
         l->last_lr = qkv_schedule_lr(&schedule, l->step);
         qkv_optimizer_step_args args = {.lr = l->last_lr, .max_norm = o->clip};
-        if (!status && l->dir && qkv__log_norms_due(l->step + 1))
-            qkv__groups_add(l);
-        if (!status)
-            status = qkv_optimizer_step(l->optimizer, &args, &l->last_norm);
+        status = l->ranks ? phase_in_shards(l, phase, &args, &loss)
+                          : phase_alone(l, phase, &args, &loss);
     }
     if (!status && !isfinite(loss))
         status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
@@ -138,7 +182,7 @@ static void measure_peak(qkv__loop *l)
 {
     double begun = qkv_now();
     if (l->peak != 0 || !l->o.measure_peak || !l->task->type->flops ||
-        l->update_time < PEAK_AFTER || !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
+        l->update_time < PEAK_AFTER || !qkv__leads(l) || !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
         return;
     l->peak = qkv_machine_peak_flops(l->ctx, 1);
     l->peak = l->peak > 0 ? l->peak : -1;
@@ -163,16 +207,18 @@ static qkv_status one_step(qkv__loop *l)
     measure_peak(l);
     if (due(l->step, LOG_EVERY))
         status = qkv__log_step(l);
-    bool planned = qkv__plan_update(l);
+    bool planned = qkv__leads(l) && qkv__plan_update(l);
     qkv__tell(l, QKV_TRAIN_STEP, NULL, false);
+    bool save = l->o.save_every ? due(l->step, l->o.save_every)
+                                : qkv_now() - l->last_save > SAVE_SECONDS;
+    if (!status)
+        status = qkv__follow_step(l, &planned, &save);
     uint64_t steps = qkv__plan_steps(l);
     bool last = steps && l->step >= steps;
     if (status)
         return status;
     if (last || due(l->step, qkv__eval_every(l)))
         return evaluate_and_save(l, last);
-    bool save = l->o.save_every ? due(l->step, l->o.save_every)
-                                : qkv_now() - l->last_save > SAVE_SECONDS;
     return (save || planned) && !l->stop ? qkv__state_save(l) : QKV_OK;
 }
 
@@ -226,6 +272,54 @@ static qkv_status train_check(qkv__loop *l)
     return QKV_OK;
 }
 
+/* How many shards there are: as asked; else, resumed, as before if the ranks allow it; else one a
+ * rank. */
+static qkv_status check_shards(qkv__loop *l, bool resume)
+{
+    size_t ranks = (size_t)qkv_dist_size(l->ctx), saved = 0;
+    qkv_status status = QKV_OK;
+    if (!l->o.shards && resume && l->dir && qkv__state_exists(l))
+        status = qkv__state_shards(l, &saved);
+    if (!status)
+        status = qkv__dist_broadcast(l->ctx, &saved, sizeof saved);
+    if (status)
+        return status;
+    if (!l->o.shards)
+        l->o.shards = saved && saved % ranks == 0 ? saved : ranks;
+    if (l->o.shards % ranks)
+        return qkv_fail(l->ctx, QKV_E_ARGUMENT, "--shards: a multiple of the %zu ranks expected, "
+                        "found %zu", ranks, l->o.shards);
+    if (l->o.shards > l->o.batch)
+        return qkv_fail(l->ctx, QKV_E_ARGUMENT, "--batch: a sample for each of the %zu shards at "
+                        "least expected, found %zu", l->o.shards, l->o.batch);
+    return QKV_OK;
+}
+
+static qkv_status make_optimizer(qkv__loop *l)
+{
+    qkv_average_options average = {.decay = l->o.ema, .ramp = true};
+    qkv_status status = QKV_OK;
+    if (l->o.shards > 1)
+        status = qkv__ranks_create(&l->ranks, l->params, l->o.shards, l->optimizer_options.kind);
+    const qkv__own *own = qkv__ranks_own(l->ranks);
+    if (!status)
+        status = qkv__optimizer_create_of(&l->optimizer, l->params, &l->optimizer_options,
+                                          qkv_optimizer_decay_matrices(), 1, own);
+    if (!status && l->o.ema > 0)
+        status = qkv__average_create_of(&l->average, l->params, &average, own);
+    return status;
+}
+
+/* A checkpoint, or, where there is none, the parameters of rank 0. */
+static qkv_status begin_state(qkv__loop *l, bool resume)
+{
+    bool exists = resume && l->dir && qkv__state_exists(l);
+    qkv_status status = qkv__follow_flag(l, &exists);
+    if (!status && exists)
+        return qkv__state_load(l);
+    return status || !l->ranks ? status : qkv__ranks_broadcast(l->ranks);
+}
+
 static qkv_status make_dir(qkv__loop *l)
 {
     if (!l->dir)
@@ -238,23 +332,26 @@ static qkv_status make_dir(qkv__loop *l)
 
 static qkv_status train_set_up(qkv__loop *l, bool resume)
 {
-    qkv_average_options average = {.decay = l->o.ema, .ramp = true};
     qkv_status status = train_check(l);
     if (!status)
-        status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
-                                      qkv_optimizer_decay_matrices(), 1);
+        status = check_shards(l, resume);
+    if (!status)
+        status = make_optimizer(l);
     if (!status)
         status = qkv_context_set_products(l->ctx, l->o.dtype);
-    if (!status && l->o.ema > 0)
-        status = qkv_average_create(&l->average, l->params, &average);
     if (!status)
         status = make_dir(l);
-    if (!status && resume && l->dir && qkv__state_exists(l))
-        status = qkv__state_load(l);
+    status = qkv__dist_agree(l->ctx, status);
+    if (!status)
+        status = begin_state(l, resume);
+    if (!status && !l->finished)
+        status = qkv__follow_products(l);
     if (!status && !l->finished)
         status = qkv_tape_create(&l->tape, l->ctx); /* which may choose the kind of products */
     if (l->tape)
         qkv_tape_recompute(l->tape, l->o.recompute);
+    if (l->tape && l->ranks)
+        qkv_tape_on_grad_ready(l->tape, qkv__ranks_on_ready, l->ranks);
     if (!status && !l->finished)
         status = qkv__groups_make(l);
     if (!status && !l->finished && l->dir)
@@ -275,8 +372,15 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                    .schedule = schedule ? *schedule : qkv_schedule_defaults(QKV_SCHEDULE_COSINE),
                    .optimizer_options = optimizer ? *optimizer
                                                   : qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW),
-                   .dir = dir, .event = event, .user = user, .eval_units = options->eval_units,
+                   .keeps = dir != NULL, .eval_units = options->eval_units,
                    .last_save = qkv_now()};
+    if (qkv__leads(&l)) {
+        l.dir = dir;
+        l.event = event;
+        l.user = user;
+    } else {
+        l.o.sample = NULL;
+    }
     qkv_str_init(&l.log.lines, l.ctx);
     qkv_str_init(&l.log.events, l.ctx);
     double called = qkv_now();
@@ -297,5 +401,6 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);
+    qkv__ranks_destroy(l.ranks);
     return status;
 }

@@ -1,0 +1,34 @@
+/* ranks.c - a command that a launcher (mpirun, srun) started several times. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "core/cli.h"
+
+/* What the other ranks would say is what rank 0 says. */
+static void fall_silent(void)
+{
+    int nowhere = open("/dev/null", O_WRONLY);
+    if (nowhere < 0)
+        return;
+    (void)fflush(NULL);
+    (void)dup2(nowhere, STDOUT_FILENO);
+    (void)dup2(nowhere, STDERR_FILENO);
+    (void)close(nowhere);
+}
+
+int cli_join(cli *c)
+{
+    if (!qkv_dist_launched())
+        return CLI_DONE;
+    if (qkv_dist_join(c->ctx))
+        return cli_error(c);
+    if (qkv_dist_rank(c->ctx) > 0)
+        fall_silent();
+    if (qkv_dist_size(c->ctx) > 1 && !c->command->ranks) {
+        cli_fail("%s does not run on several ranks: start it without a launcher",
+                 c->command->manual.name);
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
