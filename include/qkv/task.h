@@ -77,6 +77,10 @@ typedef struct {
     qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_metrics *out);
     size_t (*units)(void *self); /* units per sample; NULL: 1 */
     double (*flops)(void *self); /* per sample of a training step; NULL: not counted */
+    /* Called once a phase, after the loss of every micro-batch and its backward pass, before the
+     * parameters are updated; on every rank (dist.h). For what a batch as a whole decides. NULL:
+     * nothing. */
+    qkv_status (*end_phase)(void *self, uint64_t step, int phase);
     /* True if a phase does nothing in this update: no loss is computed, no parameter changes. NULL:
      * never. */
     bool (*idle)(void *self, uint64_t step, int phase);

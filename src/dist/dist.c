@@ -317,6 +317,56 @@ qkv_status qkv__dist_gather(qkv_context *ctx, const void *mine, size_t bytes, vo
     return status;
 }
 
+/* Messages of a concatenation; sizes: of each rank. */
+static qkv_status exchange_parts(qkv_context *ctx, char *all, const size_t *sizes, qkv__request *r)
+{
+    size_t size = (size_t)qkv_dist_size(ctx), rank = (size_t)qkv_dist_rank(ctx), begun = 0, own = 0;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < rank; i++)
+        own += sizes[i];
+    for (size_t i = 0, at = 0; i < size && !status; at += sizes[i++]) {
+        if (i != rank && sizes[i]) {
+            status = qkv__dist_receive(ctx, all + at, sizes[i], (int)i, GATHER, &r[begun]);
+            begun += !status;
+        }
+        if (i != rank && sizes[rank] && !status) {
+            status = qkv__dist_send(ctx, all + own, sizes[rank], (int)i, GATHER, &r[begun]);
+            begun += !status;
+        }
+    }
+    for (size_t i = 0; i < begun && !status; i++)
+        status = qkv__dist_wait(ctx, &r[i]);
+    return status;
+}
+
+qkv_status qkv__dist_concat(qkv_context *ctx, const void *mine, size_t bytes, void **all,
+                            size_t *total)
+{
+    size_t size = (size_t)qkv_dist_size(ctx), before = 0;
+    size_t *sizes = qkv_malloc(ctx, size * sizeof *sizes);
+    qkv__request *r = qkv_malloc(ctx, 2 * size * sizeof *r);
+    char *out = NULL;
+    qkv_status status = sizes && r ? qkv__dist_gather(ctx, &bytes, sizeof bytes, sizes)
+                                   : QKV_E_MEMORY;
+    *total = 0;
+    for (size_t i = 0; i < size && !status; i++) {
+        before += i < (size_t)qkv_dist_rank(ctx) ? sizes[i] : 0;
+        *total += sizes[i];
+    }
+    if (!status && !(out = qkv_malloc(ctx, *total)))
+        status = QKV_E_MEMORY;
+    if (!status && bytes)
+        memcpy(out + before, mine, bytes);
+    if (!status)
+        status = exchange_parts(ctx, out, sizes, r);
+    qkv_free(ctx, r);
+    qkv_free(ctx, sizes);
+    if (status)
+        qkv_free(ctx, out);
+    *all = status ? NULL : out;
+    return status;
+}
+
 qkv_status qkv__dist_agree(qkv_context *ctx, qkv_status own)
 {
     qkv__dist *d = qkv__context_dist(ctx);

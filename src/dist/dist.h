@@ -29,6 +29,10 @@ qkv_status qkv__dist_pause(qkv_context *ctx, unsigned *idle);
 qkv_status qkv__dist_broadcast(qkv_context *ctx, void *data, size_t bytes);
 /* all: (size, bytes), those of each rank, on every rank. */
 qkv_status qkv__dist_gather(qkv_context *ctx, const void *mine, size_t bytes, void *all);
+/* *all: the bytes of every rank, one after another in their order, *total in number; to be freed
+ * with qkv_free. On failure *all is NULL. */
+qkv_status qkv__dist_concat(qkv_context *ctx, const void *mine, size_t bytes, void **all,
+                            size_t *total);
 /* QKV_OK if every rank says so; else the status of the first rank that does not, and its message.
  * Afterwards the run is over: later calls fail. */
 qkv_status qkv__dist_agree(qkv_context *ctx, qkv_status own);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "nn/state_entries.h"
+#include "tensor/make.h"
 
 bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char *name, size_t C)
 {
@@ -14,9 +15,9 @@ bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char
                                                               0)};
     if (!out->weight || !out->bias || !out->mean || !out->variance || !out->batches)
         return false;
-    qkv_param_freeze(out->mean, true);
-    qkv_param_freeze(out->variance, true);
-    qkv_param_freeze(out->batches, true);
+    qkv__param_set_running(out->mean);
+    qkv__param_set_running(out->variance);
+    qkv__param_set_running(out->batches);
     for (size_t c = 0; c < C; c++)
         qkv_param_data(out->weight)[c] = qkv_param_data(out->variance)[c] = 1;
     qkv_param_touch(out->weight);

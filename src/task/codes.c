@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/dist.h"
 #include "task/common.h"
 #include "task/tables.h"
 
@@ -16,6 +17,11 @@ typedef struct {
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
     qkv_real *moves; /* (codes, code width): what pulls at each code in this step */
+    struct {         /* what the passes of this phase have coded so far */
+        qkv_real *z; /* (count, code width) */
+        int32_t *ids;
+        size_t count, z_room, ids_room;
+    } coded;
     bool with_discriminator; /* the discriminator took part in the last step */
 } codes_task;
 
@@ -68,20 +74,8 @@ static const double RATIO_EPS = 1e-4, MOST_RATIO = 1e4; /* of the two gradients 
 
 /* ---- the codes ---------------------------------------------------------------------------- */
 
-/* How much one vector weighs, and what came before, where a part of an update is a share of it: as
- * many parts together weigh as much as the whole would. */
-typedef struct {
-    double decay, weight;
-} rule;
-
-static rule rule_of(const qkv_micro_batch *part, double decay)
-{
-    double share = (double)part->count / (double)part->total, kept = pow(decay, share);
-    return (rule){kept, (1 - kept) / share};
-}
-
-/* Counts the codes of this part: met becomes a running mean. Is it the first one? */
-static bool codes_count_codes(codes_task *s, const int32_t *ids, size_t n, const rule *r)
+/* Counts the codes of a batch: met becomes a running mean. Is it the first one? */
+static bool codes_count_codes(codes_task *s, const int32_t *ids, size_t n, double decay)
 {
     qkv_param *usage = qkv_vqgan_usage(s->base.model);
     size_t K = qkv_param_dim(usage, 0);
@@ -89,18 +83,18 @@ static bool codes_count_codes(codes_task *s, const int32_t *ids, size_t n, const
     bool first = true;
     for (size_t k = 0; k < K; k++) {
         first = first && met[k] == 0;
-        met[k] *= (qkv_real)r->decay;
+        met[k] *= (qkv_real)decay;
     }
     for (size_t i = 0; i < n && !first; i++)
-        met[ids[i]] += (qkv_real)r->weight;
+        met[ids[i]] += (qkv_real)(1 - decay);
     qkv_param_touch(usage);
     return first;
 }
 
 /* Each code met becomes sums over met, where both are running means: the code before it, moved by
- * weight n / met towards the mean of its n vectors. False: out of memory. */
+ * (1 - decay) n / met towards the mean of its n vectors. False: out of memory. */
 static bool codes_follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n,
-                         const rule *r)
+                         double decay)
 {
     qkv_param *table = qkv_vqgan_codebook(s->base.model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
@@ -115,19 +109,18 @@ static bool codes_follow(codes_task *s, const qkv_real *z, const int32_t *ids, s
         for (size_t d = 0, at = (size_t)ids[i] * width; d < width; d++)
             s->moves[at + d] += z[i * width + d] - vectors[at + d];
     for (size_t i = 0; i < K * width; i++)
-        vectors[i] += (qkv_real)r->weight * s->moves[i] /
+        vectors[i] += (qkv_real)(1 - decay) * s->moves[i] /
                       (met[i / width] > 0 ? met[i / width] : 1);
     qkv_param_touch(table);
     return true;
 }
 
-/* Rare codes, at first all, are moved onto vectors drawn from the batch. Any? */
-static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, double decay)
+/* Rare codes, at first all, are moved onto vectors drawn from the batch. */
+static void revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, double decay)
 {
     qkv_param *table = qkv_vqgan_codebook(s->base.model), *usage = qkv_vqgan_usage(s->base.model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
-    bool moved = false;
     qkv_rng r;
     qkv_rng_init(&r, s->base.seed, qkv_hash64("revive", 6) + step);
     for (size_t k = 0; k < K; k++) {
@@ -136,34 +129,59 @@ static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, do
             continue;
         memcpy(vectors + k * width, z + from * width, width * sizeof *z);
         met[k] = (qkv_real)(1 - decay);
-        moved = true;
     }
     qkv_param_touch(usage);
     qkv_param_touch(table);
-    return moved;
 }
 
-/* What is to be coded -> its codes. The discriminator's phase leaves the codes as they are. */
+static bool codes_move(const codes_task *s) { return s->o.revive || s->o.decay > 0; }
+
+/* What is to be coded -> its codes. In the generator's phase both are kept for its end. */
 static qkv_tensor *codes_choose(codes_task *s, qkv_tape *t, qkv_tensor *z,
                                 const qkv_micro_batch *part)
 {
-    const qkv_codes_options *o = &s->o;
     qkv_tensor *ids = qkv_vqgan_codes(s->base.model, t, z);
-    double decay = o->decay > 0 ? o->decay : USAGE_DECAY;
-    if (!ids || part->phase != GENERATOR || (!o->revive && o->decay == 0))
+    if (!ids || part->phase != GENERATOR || !codes_move(s))
         return ids;
     const qkv_real *x = qkv_data(t, z);
     const int32_t *met = qkv_data_ids(t, ids);
-    size_t n = qkv_count(ids);
-    const rule r = rule_of(part, decay);
-    if (!x || !met)
+    size_t n = qkv_count(ids), width = qkv_count(z) / n, had = s->coded.count;
+    if (!x || !met ||
+        !qkv__grow(s->base.ctx, &s->coded.z, &s->coded.z_room, (had + n) * width, sizeof *x) ||
+        !qkv__grow(s->base.ctx, &s->coded.ids, &s->coded.ids_room, had + n, sizeof *met))
         return NULL;
-    bool first = codes_count_codes(s, met, n, &r);
-    bool last = part->first + part->count == part->total;
-    if (o->decay > 0 && !first && !codes_follow(s, x, met, n, &r))
-        return NULL;
-    bool moved = (first || (o->revive && last)) && revive(s, x, n, part->step, decay);
-    return moved ? qkv_vqgan_codes(s->base.model, t, z) : ids;
+    memcpy(s->coded.z + had * width, x, n * width * sizeof *x);
+    memcpy(s->coded.ids + had, met, n * sizeof *met);
+    s->coded.count += n;
+    return ids;
+}
+
+/* The codes move by the batch as a whole, that of all ranks. */
+static qkv_status codes_end_phase(void *self, uint64_t step, int phase)
+{
+    codes_task *s = self;
+    qkv_context *ctx = s->base.ctx;
+    double decay = s->o.decay > 0 ? s->o.decay : USAGE_DECAY;
+    size_t width = qkv_param_dim(qkv_vqgan_codebook(s->base.model), 1), n = 0;
+    qkv_real *z = NULL;
+    int32_t *ids = NULL;
+    if (phase != GENERATOR || !codes_move(s))
+        return QKV_OK;
+    qkv_status status = qkv__dist_concat(ctx, s->coded.z, s->coded.count * width * sizeof *z,
+                                         (void **)&z, &n);
+    if (!status)
+        status = qkv__dist_concat(ctx, s->coded.ids, s->coded.count * sizeof *ids, (void **)&ids,
+                                  &n);
+    n /= sizeof *ids;
+    s->coded.count = 0;
+    bool first = !status && codes_count_codes(s, ids, n, decay);
+    if (!status && s->o.decay > 0 && !first && !codes_follow(s, z, ids, n, decay))
+        status = QKV_E_MEMORY;
+    if (!status && (first || s->o.revive))
+        revive(s, z, n, step, decay);
+    qkv_free(ctx, z);
+    qkv_free(ctx, ids);
+    return status;
 }
 
 static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
@@ -410,12 +428,14 @@ static void codes_destroy(void *self)
     qkv_free(s->base.ctx, s->trains);
     qkv_free(s->base.ctx, s->decoded);
     qkv_free(s->base.ctx, s->moves);
+    qkv_free(s->base.ctx, s->coded.z);
+    qkv_free(s->base.ctx, s->coded.ids);
     qkv__image_task_destroy(s);
 }
 
 static const qkv_task_type codes_type = {.name = "codes", .unit = "images", .phases = 2,
                                          .loss = codes_loss, .evaluate = task_codes_evaluate,
-                                         .flops = codes_flops,
+                                         .flops = codes_flops, .end_phase = codes_end_phase,
                                          .idle = idle, .destroy = codes_destroy};
 
 /* Which parameters move at all. Codes that are running means are not the optimiser's. */

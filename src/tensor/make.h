@@ -62,6 +62,9 @@ void *qkv__params_alloc(qkv_params *ps, size_t bytes);
 
 /* Did a backward pass reach it since qkv_params_zero_grad? */
 bool qkv__param_has_grad(const qkv_param *p);
+/* p is frozen, and forward passes change it: the statistics of a batch norm. */
+void qkv__param_set_running(qkv_param *p);
+bool qkv__param_running(const qkv_param *p);
 size_t qkv__param_index(const qkv_param *p); /* p is qkv_params_at(.., index) */
 /* Rows from .. from + rows - 1 become qkv_sinusoid_table's, of positions from first on. */
 qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,

@@ -198,6 +198,14 @@ qkv_real *qkv_param_data(qkv_param *p)
 }
 void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
 
+void qkv__param_set_running(qkv_param *p)
+{
+    p->running = true;
+    p->frozen = true;
+}
+
+bool qkv__param_running(const qkv_param *p) { return p->running; }
+
 size_t qkv__param_index(const qkv_param *p) { return p->index; }
 bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/device.h"
+#include "train/running.h"
 #include "tensor/make.h"
 
 enum { LEVELS = 32 }; /* of the tree of this rank's shards */
@@ -22,6 +23,7 @@ struct qkv__ranks {
     qkv_params *params;
     qkv__partition *part;
     qkv__exchange *exchange;
+    qkv__running_values *running;
     int rank, ranks;
     size_t shards, mine; /* of a batch; of this rank */
     qkv__own *own;       /* (parameters) */
@@ -148,6 +150,8 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
         status = QKV_E_MEMORY;
     if (!status)
         status = qkv__exchange_create(&r->exchange, ctx, r->part);
+    if (!status)
+        status = qkv__running_create(&r->running, params, shards);
     for (size_t i = 0; i < qkv_params_count(params) && !status; i++)
         r->own[i] = qkv__ranks_own_of(r, i, r->rank);
     if (status)
@@ -161,6 +165,7 @@ void qkv__ranks_destroy(qkv__ranks *r)
 {
     if (!r)
         return;
+    qkv__running_destroy(r->running);
     qkv__exchange_destroy(r->exchange);
     qkv__partition_destroy(r->part);
     qkv__arena_destroy(r->memory);
@@ -202,6 +207,8 @@ void qkv__ranks_shard(const qkv__ranks *r, size_t i, size_t batch, size_t *from,
     *from = batch * k / shards;
     *to = batch * (k + 1) / shards;
 }
+
+void qkv__ranks_begin(qkv__ranks *r) { qkv__running_begin(r->running); }
 
 /* Adds what waits to the bucket's gradient. */
 static void add_waiting(qkv__ranks *r, size_t level, size_t b)
@@ -285,6 +292,7 @@ qkv_status qkv__ranks_end_shard(qkv__ranks *r, size_t shard, double loss, const 
         own->term[i] = terms->item[i].value;
         r->names[i] = terms->item[i].name;
     }
+    qkv__running_end_shard(r->running, shard);
     if (shard + 1 < r->mine) {
         put_aside(r, shard);
         return QKV_OK;
@@ -403,6 +411,8 @@ qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_status status, qkv_optimizer *op
     status = qkv__dist_agree(r->ctx, status);
     if (!status)
         status = gather_losses(r, out);
+    if (!status)
+        status = qkv__running_finish(r->running);
     r->cost.slowest = qkv_now() - begun;
     if (!status)
         status = qkv__exchange_finish(r->exchange);

@@ -38,6 +38,9 @@ qkv_status qkv__ranks_share(qkv__ranks *r);
 size_t qkv__ranks_shards(const qkv__ranks *r);
 void qkv__ranks_shard(const qkv__ranks *r, size_t i, size_t batch, size_t *from, size_t *to);
 
+/* Before the shards of a phase. */
+void qkv__ranks_begin(qkv__ranks *r);
+
 /* Before the last backward pass of a shard: gradients that are complete go out at once if it is the
  * rank's last shard. Gradients that tape passes have completed come from qkv_tape_on_grad_ready. */
 void qkv__ranks_last_pass(qkv__ranks *r, size_t shard);

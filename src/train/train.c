@@ -61,11 +61,19 @@ static qkv_status train_passes(qkv__loop *l, int phase, size_t shard, double *lo
     return status;
 }
 
+static qkv_status end_phase(const qkv__loop *l, int phase)
+{
+    const qkv_task_type *type = l->task->type;
+    return type->end_phase ? type->end_phase(l->task->self, l->step, phase) : QKV_OK;
+}
+
 /* A phase on one rank with one shard: passes, then the update. */
 static qkv_status phase_alone(qkv__loop *l, int phase, const qkv_optimizer_step_args *args,
                               double *loss)
 {
     qkv_status status = train_passes(l, phase, 0, loss, &l->terms);
+    if (!status)
+        status = end_phase(l, phase);
     if (!status && l->dir && qkv__log_norms_due(l->step + 1))
         qkv__groups_add(l);
     return status ? status : qkv_optimizer_step(l->optimizer, args, &l->last_norm);
@@ -77,6 +85,7 @@ static qkv_status phase_in_shards(qkv__loop *l, int phase, const qkv_optimizer_s
 {
     qkv__ranks_sums sums = {.loss = 0};
     qkv_status status = QKV_OK;
+    qkv__ranks_begin(l->ranks);
     for (size_t s = 0; s < qkv__ranks_shards(l->ranks) && !status; s++) {
         double part = 0;
         qkv_terms terms = {.count = 0};
@@ -84,6 +93,9 @@ static qkv_status phase_in_shards(qkv__loop *l, int phase, const qkv_optimizer_s
         if (!status)
             status = qkv__ranks_end_shard(l->ranks, s, part, &terms);
     }
+    status = qkv__dist_agree(l->ctx, status);
+    if (!status)
+        status = end_phase(l, phase);
     status = qkv__ranks_finish(l->ranks, status, l->optimizer, args, &sums);
     if (!status && l->dir && qkv__log_norms_due(l->step + 1))
         qkv__groups_add(l);

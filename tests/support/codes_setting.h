@@ -81,7 +81,8 @@ static inline double step_terms(setting *s, int phase, uint64_t number, qkv_term
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, true, true);
     qkv_tensor *loss = s->task.type->loss(s->task.self, tape, &part);
-    if (!loss || qkv_backward(tape, loss))
+    if (!loss || qkv_backward(tape, loss) ||
+        s->task.type->end_phase(s->task.self, number, phase))
         fail_msg("%s", qkv_context_message(ctx));
     return (double)qkv_item(tape, loss);
 }
