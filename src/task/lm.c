@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "task/common.h"
 
 enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch */
@@ -38,39 +39,45 @@ typedef struct {
     size_t T, windows, total; /* windows evaluated, and all whole ones */
 } windows;
 
-/* Token `offset` on of window k of those evaluated. */
-static void read_window(const windows *w, size_t k, size_t offset, int32_t *ids)
-{
-    qkv_tokens_read(w->tokens, k * w->total / w->windows * w->T + offset, w->T, ids);
-}
+/* An evaluation of windows, a batch of them a part; the short last one is a part of its own. */
+typedef struct {
+    qkv_model *m;
+    qkv_tape *t;
+    windows w;
+    size_t batch, rest, all; /* windows of a part; tokens of the last one, 0: none; to score */
+    int32_t *ids;            /* (2, batch, T): ids, then targets */
+} lm_scorer;
 
-/* Adds -log p of ids (B, T) given those before to *sum. */
-static qkv_status lm_score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int32_t *targets,
-                           size_t B, size_t T, double *sum)
+/* -log p of ids (B, T) given those before, in sum. */
+static qkv_status lm_score(const lm_scorer *s, size_t B, size_t T, double *sum)
 {
     size_t shape[] = {B, T};
+    qkv_tape *t = s->t;
     qkv__begin_inference(t);
-    qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape), *y = qkv_tensor_ids(t, targets, 2, shape);
+    qkv_tensor *x = qkv_tensor_ids(t, s->ids, 2, shape);
+    qkv_tensor *y = qkv_tensor_ids(t, s->ids + B * T, 2, shape);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, NULL);
-    *sum += (double)qkv_item(t, qkv_lm_loss(m, t, h, y, &o));
+    qkv_tensor *h = qkv_lm_hidden(s->m, t, x, 0, NULL, NULL);
+    *sum = (double)qkv_item(t, qkv_lm_loss(s->m, t, h, y, &o));
     return qkv_tape_status(t);
 }
 
-static qkv_status score_windows(qkv_model *m, qkv_tape *t, const windows *w, size_t batch,
-                                int32_t *ids, double *sum)
+static qkv_status score_part(void *user, size_t part, double *sum)
 {
-    int32_t *targets = ids + batch * w->T;
-    qkv_status status = QKV_OK;
-    for (size_t done = 0, B; done < w->windows && !status; done += B) {
-        B = w->windows - done < batch ? w->windows - done : batch;
-        for (size_t i = 0; i < B; i++) {
-            read_window(w, done + i, 0, ids + i * w->T);
-            read_window(w, done + i, 1, targets + i * w->T);
-        }
-        status = lm_score(m, t, ids, targets, B, w->T, sum);
+    const lm_scorer *s = user;
+    const windows *w = &s->w;
+    size_t done = part * s->batch, left = w->windows > done ? w->windows - done : 0;
+    size_t B = left < s->batch ? left : s->batch, T = B ? w->T : s->rest;
+    for (size_t i = 0; i < B; i++) {
+        size_t from = (done + i) * w->total / w->windows * T;
+        qkv_tokens_read(w->tokens, from, T, s->ids + i * T);
+        qkv_tokens_read(w->tokens, from + 1, T, s->ids + (B + i) * T);
     }
-    return status;
+    if (!B) {
+        qkv_tokens_read(w->tokens, s->all - T, T, s->ids);
+        qkv_tokens_read(w->tokens, s->all - T + 1, T, s->ids + T);
+    }
+    return lm_score(s, B ? B : 1, T, sum);
 }
 
 qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
@@ -85,26 +92,20 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
         return qkv_fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
                         all);
     all -= 1; /* to score */
-    windows w = {tokens, T, all / T, all / T};
-    size_t rest = all % T; /* the last window is short */
-    if (limit && all > limit && w.total) {
-        w.windows = limit / T ? limit / T : 1;
-        rest = 0;
+    lm_scorer s = {.m = m, .t = t, .w = {tokens, T, all / T, all / T}, .rest = all % T, .all = all,
+                   .batch = EVAL_ROWS / T ? EVAL_ROWS / T : 1};
+    if (limit && all > limit && s.w.total) {
+        s.w.windows = limit / T ? limit / T : 1;
+        s.rest = 0;
     }
-    size_t batch = EVAL_ROWS / T ? EVAL_ROWS / T : 1;
-    int32_t *ids = qkv_malloc(ctx, 2 * batch * T * sizeof *ids);
-    if (!ids)
-        return QKV_E_MEMORY;
     double sum = 0;
-    qkv_status status = score_windows(m, t, &w, batch, ids, &sum);
-    if (!status && rest) {
-        qkv_tokens_read(tokens, all - rest, rest, ids);
-        qkv_tokens_read(tokens, all - rest + 1, rest, ids + rest);
-        status = lm_score(m, t, ids, ids + rest, 1, rest, &sum);
-    }
-    qkv_free(ctx, ids);
+    size_t parts = (s.w.windows + s.batch - 1) / s.batch + (s.rest > 0);
+    s.ids = qkv_malloc(ctx, 2 * s.batch * T * sizeof *s.ids);
+    qkv_status status = s.ids ? qkv__dist_map_sum(ctx, parts, 1, score_part, &s, &sum)
+                              : QKV_E_MEMORY;
+    qkv_free(ctx, s.ids);
     qkv_tape_reset(t);
-    out->tokens = w.windows * T + rest;
+    out->tokens = s.w.windows * T + s.rest;
     double share = (double)out->tokens / (double)all;
     out->loss = sum / (double)out->tokens;
     out->perplexity = exp(out->loss);
