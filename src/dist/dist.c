@@ -179,7 +179,7 @@ static void note_own(qkv__dist *d, const qkv_context *ctx, qkv_status status)
     strncpy(d->own.message, qkv_context_message(ctx), MESSAGE - 1);
 }
 
-static void tell_failure(qkv_context *ctx)
+static void send_failure(qkv_context *ctx)
 {
     qkv__dist *d = qkv__context_dist(ctx);
     note_own(d, ctx, qkv_context_status(ctx));
@@ -201,7 +201,7 @@ void qkv_dist_leave(qkv_context *ctx, double seconds)
     if (!d)
         return;
     if (!d->over && qkv_context_status(ctx))
-        tell_failure(ctx);
+        send_failure(ctx);
     for (int r = 0; r < d->place.size; r++)
         if (r != d->place.rank && !d->arrived[r])
             d->backend->cancel(&d->pending[r]);

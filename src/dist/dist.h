@@ -10,7 +10,8 @@
 #include "dist/backend.h"
 #include "qkv/dist.h"
 
-enum { QKV__DIST_STATE = 3, QKV__DIST_TAG = 16 }; /* callers' tags: of checkpoints; from the last on, of updates */
+/* Tags of callers: of checkpoints; of updates, from there on. */
+enum { QKV__DIST_STATE = 3, QKV__DIST_TAG = 16 };
 
 /* Begins a message; data stays untouched until it is done. */
 qkv_status qkv__dist_send(qkv_context *ctx, const void *data, size_t bytes, int to, int tag,

@@ -23,7 +23,7 @@ static bool is_whole(const qkv_param *x, bool matrices_whole)
     return matrices_whole && qkv_param_hidden(x, 0);
 }
 
-/* A bucket ends: its size and chunks are known. load: (chunks) numbers that whole ones gave each. */
+/* A bucket ends: its size and chunks are known. load: (chunks) what whole ones gave each. */
 static void end_bucket(qkv__partition *p, qkv__bucket *b, bool whole, size_t *load)
 {
     size_t unit = LINE * p->chunks;

@@ -167,7 +167,7 @@ static qkv_status test_side(qkv__exchange *x, qkv__request *requests, bool *pend
     return status;
 }
 
-static qkv_status go_on(qkv__exchange *x, flight *f)
+static qkv_status advance_flight(qkv__exchange *x, flight *f)
 {
     bool received, sent;
     qkv_status status = test_side(x, f->receives, f->receiving, &received);
@@ -190,7 +190,7 @@ qkv_status qkv__exchange_poll(qkv__exchange *x)
     qkv_status status = QKV_OK;
     for (int i = 0; i < FLIGHTS && !status && x->ranks > 1; i++) {
         if (x->flights[i].used)
-            status = go_on(x, &x->flights[i]);
+            status = advance_flight(x, &x->flights[i]);
         if (!x->flights[i].used && x->at < x->queued && !status)
             status = begin_next(x, &x->flights[i]);
     }

@@ -8,8 +8,8 @@
 
 typedef struct qkv__exchange qkv__exchange;
 
-/* For this context's ranks, each of which owns partition->chunks / ranks chunks of every bucket, one
- * after another. Allocates what is needed. On failure *out is NULL. */
+/* For this context's ranks, each of which owns partition->chunks / ranks neighbouring chunks of
+ * every bucket. Allocates what is needed. On failure *out is NULL. */
 qkv_status qkv__exchange_create(qkv__exchange **out, qkv_context *ctx,
                                 const qkv__partition *partition);
 void qkv__exchange_destroy(qkv__exchange *x); /* NULL is allowed */

@@ -163,6 +163,22 @@ static void log_machine(qkv__loop *l)
     line_end(&x);
 }
 
+/* Shares of the time of all updates that rank 0 waited: for the slowest rank, for messages. hidden:
+ * of the gradients, what had arrived when the backward pass ended. */
+static void log_ranks(qkv__loop *l)
+{
+    log_line x;
+    if (qkv_dist_size(l->ctx) == 1)
+        return;
+    const qkv__ranks_cost c = qkv__ranks_cost_of(l->ranks);
+    line_begin(&x, l, "ranks", "ranks");
+    line_put(&x, "ranks", (double)qkv_dist_size(l->ctx));
+    line_put(&x, "wait_slowest", c.slowest / l->update_time);
+    line_put(&x, "wait_messages", c.messages / l->update_time);
+    line_put(&x, "hidden", c.hidden);
+    line_end(&x);
+}
+
 qkv_status qkv__log_step(qkv__loop *l)
 {
     qkv_status status = QKV_OK;
@@ -177,6 +193,7 @@ qkv_status qkv__log_step(qkv__loop *l)
         line_put(&x, "data_wait", l->data_time / l->update_time);
     line_end(&x);
     log_terms(l);
+    log_ranks(l);
     if (qkv__log_norms_due(l->step)) {
         status = log_norms(l);
         log_machine(l);

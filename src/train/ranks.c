@@ -36,13 +36,14 @@ struct qkv__ranks {
     bool last;
     size_t *ready; /* (buckets) parameters whose gradient is complete */
     bool *added;   /* (buckets) handed to the exchange */
-    size_t most_pieces;        /* of a rank */
+    size_t most_pieces;         /* of a rank */
     double *squares, *gathered; /* (pieces); (ranks, most_pieces), behind them (most_pieces) own */
-    shard_loss *losses;         /* (shards), this rank's first as they come */
+    shard_loss *losses;         /* (shards) */
     shard_loss *own_losses;     /* (mine) */
     const char *names[QKV_TERMS];
     qkv_status status; /* of messages during the backward pass */
-    qkv__ranks_cost cost;
+    double slowest, messages, arrived; /* sums over all phases */
+    size_t phases;
 };
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -113,7 +114,7 @@ static void count_pieces(qkv__ranks *r)
     }
 }
 
-static bool make_room(qkv__ranks *r)
+static bool allocate_ranks(qkv__ranks *r)
 {
     size_t n = r->part->bucket_count, ranks = (size_t)r->ranks;
     count_pieces(r);
@@ -142,11 +143,11 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
         return QKV_E_MEMORY;
     *r = (qkv__ranks){.ctx = ctx, .params = params, .rank = qkv_dist_rank(ctx),
                       .ranks = qkv_dist_size(ctx), .shards = shards,
-                      .mine = shards / (size_t)qkv_dist_size(ctx), .cost.arrived = 1};
+                      .mine = shards / (size_t)qkv_dist_size(ctx)};
     qkv_status status = qkv__arena_create_on(&r->memory, ctx, qkv__context_device(ctx), "ranks");
     if (!status)
         status = qkv__partition_create(&r->part, params, shards, kind == QKV_OPTIMIZER_MUON);
-    if (!status && !make_room(r))
+    if (!status && !allocate_ranks(r))
         status = QKV_E_MEMORY;
     if (!status)
         status = qkv__exchange_create(&r->exchange, ctx, r->part);
@@ -297,7 +298,7 @@ qkv_status qkv__ranks_end_shard(qkv__ranks *r, size_t shard, double loss, const 
         put_aside(r, shard);
         return QKV_OK;
     }
-    r->cost.arrived = qkv__exchange_arrived(r->exchange);
+    r->arrived += qkv__exchange_arrived(r->exchange);
     for (size_t b = 0; b < r->part->bucket_count && !status; b++)
         if (!r->added[b] && qkv__bucket_has_grad(r->part, b))
             status = bucket_ready(r, b);
@@ -351,7 +352,7 @@ static qkv_status gather_squares(qkv__ranks *r)
     return status;
 }
 
-static qkv_status norm_of(const qkv__ranks *r, double *norm)
+static qkv_status gradient_norm(const qkv__ranks *r, double *norm)
 {
     double total = 0;
     const char *bad = NULL;
@@ -404,29 +405,38 @@ static qkv_status update_all(qkv__ranks *r, qkv_optimizer *o, const qkv_optimize
     return status ? status : qkv__exchange_shared(r->exchange);
 }
 
-qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_status status, qkv_optimizer *optimizer,
+qkv_status qkv__ranks_agree(qkv__ranks *r, qkv_status status)
+{
+    double begun = qkv_now();
+    status = qkv__dist_agree(r->ctx, status);
+    r->slowest += qkv_now() - begun;
+    r->phases++;
+    return status;
+}
+
+qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_optimizer *optimizer,
                              const qkv_optimizer_step_args *args, qkv__ranks_sums *out)
 {
-    double begun = qkv_now(), waited = qkv__dist_waited(r->ctx);
-    status = qkv__dist_agree(r->ctx, status);
-    if (!status)
-        status = gather_losses(r, out);
+    double waited = qkv__dist_waited(r->ctx);
+    qkv_status status = gather_losses(r, out);
     if (!status)
         status = qkv__running_finish(r->running);
-    r->cost.slowest = qkv_now() - begun;
     if (!status)
         status = qkv__exchange_finish(r->exchange);
     if (!status)
         status = gather_squares(r);
     if (!status)
-        status = norm_of(r, &out->norm);
+        status = gradient_norm(r, &out->norm);
     if (!status)
         status = update_all(r, optimizer, args, out->norm);
-    r->cost.messages = qkv__dist_waited(r->ctx) - waited - r->cost.slowest;
-    r->cost.messages = r->cost.messages > 0 ? r->cost.messages : 0;
+    r->messages += qkv__dist_waited(r->ctx) - waited;
     memset(r->added, 0, r->part->bucket_count * sizeof *r->added);
     memset(r->full, 0, sizeof r->full);
     return status;
 }
 
-qkv__ranks_cost qkv__ranks_last_cost(const qkv__ranks *r) { return r->cost; }
+qkv__ranks_cost qkv__ranks_cost_of(const qkv__ranks *r)
+{
+    return (qkv__ranks_cost){r->slowest, r->messages,
+                             r->phases ? r->arrived / (double)r->phases : 1};
+}

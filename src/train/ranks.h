@@ -32,7 +32,7 @@ qkv_status qkv__ranks_broadcast(qkv__ranks *r);
 /* All get the values that each rank has of its own chunks. */
 qkv_status qkv__ranks_share(qkv__ranks *r);
 
-/* ---- an update -------------------------------------------------------------------------------- */
+/* ---- an update ------------------------------------------------------------------------------ */
 
 /* Number of shards of this rank, and the samples [*from, *to) of a batch that are its i-th's. */
 size_t qkv__ranks_shards(const qkv__ranks *r);
@@ -54,20 +54,22 @@ typedef struct {
     double norm; /* of its gradient */
 } qkv__ranks_sums;
 
-/* Ends a phase: sums over all shards, then one update of the parameters, on every rank. status: of
- * this rank's passes; every rank fails if one does. Piece by piece sums of squares are left for
- * qkv__ranks_squares. names: those of the terms, this rank's. */
-qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_status status, qkv_optimizer *optimizer,
+/* After the passes: status is this rank's; all fail if one does. Waits for the slowest. */
+qkv_status qkv__ranks_agree(qkv__ranks *r, qkv_status status);
+
+/* Ends a phase on which all agree: sums over all shards, then one update of the parameters, on
+ * every rank. Sums of squares are left for qkv__ranks_squares. */
+qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_optimizer *optimizer,
                              const qkv_optimizer_step_args *args, qkv__ranks_sums *out);
 
 /* Sum of squares of a parameter's last gradient, the sum's over all shards. */
 double qkv__ranks_squares(const qkv__ranks *r, size_t param);
 
-/* What an update spent on others: seconds that this rank waited for slower ones, and for messages;
- * how much of the gradients had arrived when the backward pass ended, 0 to 1. */
+/* What updates have spent on others so far: seconds that this rank waited for slower ones, and for
+ * messages; how much of the gradients had arrived when backward passes ended, 0 to 1. */
 typedef struct {
-    double slowest, messages, arrived;
+    double slowest, messages, hidden;
 } qkv__ranks_cost;
-qkv__ranks_cost qkv__ranks_last_cost(const qkv__ranks *r);
+qkv__ranks_cost qkv__ranks_cost_of(const qkv__ranks *r);
 
 #endif

@@ -196,7 +196,7 @@ static qkv_status ask_for(qkv__loop *l, size_t index)
 }
 
 /* Rank 0: the numbers of a cut entry, from all ranks. */
-static qkv_status collect(const entry *e)
+static qkv_status collect_entry(const entry *e)
 {
     qkv_context *ctx = e->l->ctx;
     qkv_status status = ask_for(e->l, e->index);
@@ -217,7 +217,7 @@ static qkv_status collect(const entry *e)
 static qkv_status fill_cut(void *user, size_t begin, size_t count, qkv_real *out)
 {
     const entry *e = user;
-    qkv_status status = begin ? QKV_OK : collect(e);
+    qkv_status status = begin ? QKV_OK : collect_entry(e);
     if (!status)
         memcpy(out, e->whole + begin, count * sizeof *out);
     return status;

@@ -93,10 +93,11 @@ static qkv_status phase_in_shards(qkv__loop *l, int phase, const qkv_optimizer_s
         if (!status)
             status = qkv__ranks_end_shard(l->ranks, s, part, &terms);
     }
-    status = qkv__dist_agree(l->ctx, status);
+    status = qkv__ranks_agree(l->ranks, status);
     if (!status)
         status = end_phase(l, phase);
-    status = qkv__ranks_finish(l->ranks, status, l->optimizer, args, &sums);
+    if (!status)
+        status = qkv__ranks_finish(l->ranks, l->optimizer, args, &sums);
     if (!status && l->dir && qkv__log_norms_due(l->step + 1))
         qkv__groups_add(l);
     *loss += sums.loss;
@@ -194,7 +195,8 @@ static void measure_peak(qkv__loop *l)
 {
     double begun = qkv_now();
     if (l->peak != 0 || !l->o.measure_peak || !l->task->type->flops ||
-        l->update_time < PEAK_AFTER || !qkv__leads(l) || !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
+        l->update_time < PEAK_AFTER || !qkv__leads(l) ||
+        !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
         return;
     l->peak = qkv_machine_peak_flops(l->ctx, 1);
     l->peak = l->peak > 0 ? l->peak : -1;
