@@ -72,7 +72,7 @@ static int main_run(const cli_command *command, int argc, char **argv)
     int code = cli_join(&c);
     if (code == CLI_DONE)
         code = command->run(&c, argc, argv);
-    qkv_dist_leave(c.ctx, 0);
+    qkv_dist_leave(c.ctx);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);
     if (code == CLI_DONE)

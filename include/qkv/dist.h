@@ -24,14 +24,17 @@ bool qkv_dist_launched(void);
  * on the context, on one context of a process, once a process. Unless the options said how many,
  * the ranks of a machine share its cores: each has cores / ranks threads, at least one.
  * QKV_E_UNSUPPORTED: there is no MPI library of that launcher; QKV_MPI names another shared object
- * (libqkv-openmpi.so, libqkv-mpich.so). QKV_E_IO: MPI fails. */
+ * (libqkv-openmpi.so, libqkv-mpich.so). QKV_E_IO: MPI fails.
+ *
+ * From then on a thread gives signs of life. Calls that wait for a rank of which nothing has been
+ * heard for 45 seconds fail (QKV_DIST_SILENCE: another number). */
 qkv_status qkv_dist_join(qkv_context *ctx);
 
-/* Leaves the run. If this rank's work failed (its context has a status), the other ranks learn the
- * message, and their waiting calls fail with it. Waits until all ranks leave; a rank that does not
- * within `seconds` ends the whole run through MPI (0: 30). Nothing for a context that has not
- * joined. */
-void qkv_dist_leave(qkv_context *ctx, double seconds);
+/* Leaves the run, and waits until all ranks do. If this rank's work failed (its context has a
+ * status), the other ranks learn the message, and their waiting calls fail with it; a rank that does
+ * not leave within 20 seconds then, or that has vanished, ends the whole run through MPI. Nothing
+ * for a context that has not joined. */
+void qkv_dist_leave(qkv_context *ctx);
 
 int qkv_dist_rank(const qkv_context *ctx); /* 0 .. size - 1; 0 for a context that has not joined */
 int qkv_dist_size(const qkv_context *ctx); /* number of ranks; 1 for such a context */

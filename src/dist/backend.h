@@ -1,7 +1,7 @@
 /* backend.h - what carries bytes between ranks: all that this library asks of MPI.
  *
  * The shared object of an MPI exports one function, qkv__dist_mpi, that returns such a table. It
- * uses nothing of this library. One thread calls it. */
+ * uses nothing of this library. */
 #ifndef QKV_SRC_DIST_BACKEND_H
 #define QKV_SRC_DIST_BACKEND_H
 
@@ -19,7 +19,8 @@ typedef struct {
 /* Who we are. */
 typedef struct {
     int rank, size;
-    int local;  /* ranks on this machine */
+    int local;    /* ranks on this machine */
+    bool threads; /* may several threads call the functions below at once? */
     char library[QKV__DIST_LIBRARY];
 } qkv__dist_place;
 
@@ -33,8 +34,10 @@ typedef struct {
     bool (*receive)(void *data, size_t bytes, int from, int tag, qkv__request *r);
     bool (*test)(qkv__request *r, bool *done);
     void (*cancel)(qkv__request *r); /* a receive that is not waited for */
-    /* All ranks call it. One that is missing after `seconds` ends the run. */
-    void (*close)(double seconds);
+    /* All ranks call it, and it waits until all have. A rank whose give_up says so, which is asked
+     * again and again, ends the whole run. */
+    void (*gather)(bool (*give_up)(void *user), void *user);
+    void (*close)(void); /* afterwards */
 } qkv__dist_backend;
 
 typedef const qkv__dist_backend *qkv__dist_backend_fn(void);

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "dist/heartbeat.h"
+
 enum { FAILURE = 0, GATHER = 1, BROADCAST = 2 }; /* tags of our own, below QKV__DIST_TAG */
 enum { MESSAGE = 500, YIELDS = 1000 };
-static const double PATIENCE = 30; /* seconds, for ranks that do not leave */
+static const double PATIENCE = 20; /* seconds, for ranks that do not leave after a failure */
 
 /* Why a rank cannot go on. */
 typedef struct {
@@ -26,7 +28,8 @@ struct qkv__dist {
     qkv__request *pending; /* (size) their receives */
     bool *arrived;         /* (size) */
     failure own;
-    double waited;
+    qkv__heartbeat *heartbeat;
+    double waited, left; /* left: qkv_now() when this rank began to leave */
 };
 
 /* ---- launchers ---------------------------------------------------------------------------- */
@@ -97,6 +100,7 @@ static void free_dist(qkv__dist *d, qkv_context *ctx)
 {
     if (!d)
         return;
+    qkv__heartbeat_stop(d->heartbeat);
     qkv_free(ctx, d->failures);
     qkv_free(ctx, d->pending);
     qkv_free(ctx, d->arrived);
@@ -115,6 +119,8 @@ qkv_status qkv_dist_join(qkv_context *ctx)
         status = qkv_fail(ctx, QKV_E_IO, "%s", why);
     if (!status)
         status = listen_for_failures(d, ctx);
+    if (!status)
+        status = qkv__heartbeat_start(&d->heartbeat, ctx, d->backend, &d->place);
     if (status) {
         free_dist(d, ctx);
         return status;
@@ -156,10 +162,15 @@ static qkv_status told(qkv_context *ctx, int rank, const failure *f)
                     MESSAGE - 1, f->message);
 }
 
-/* Has a rank said that it failed? */
+/* Has a rank said that it failed, or nothing at all? */
 static qkv_status look_for_failures(qkv_context *ctx)
 {
     qkv__dist *d = qkv__context_dist(ctx);
+    double silence;
+    int lost = qkv__heartbeat_lost(d->heartbeat, &silence);
+    if (lost >= 0)
+        return qkv_fail(ctx, QKV_E_IO, "rank %d has given no sign of life for %.0f seconds", lost,
+                        silence);
     for (int r = 0; r < d->place.size; r++) {
         bool done = false;
         if (r == d->place.rank || d->arrived[r])
@@ -195,7 +206,16 @@ static void send_failure(qkv_context *ctx)
     }
 }
 
-void qkv_dist_leave(qkv_context *ctx, double seconds)
+/* Is there no use in waiting for the others to leave? */
+static bool gives_up(void *dist)
+{
+    const qkv__dist *d = dist;
+    double silence;
+    return (d->over && qkv_now() - d->left > PATIENCE) ||
+           qkv__heartbeat_lost(d->heartbeat, &silence) >= 0;
+}
+
+void qkv_dist_leave(qkv_context *ctx)
 {
     qkv__dist *d = qkv__context_dist(ctx);
     if (!d)
@@ -205,7 +225,11 @@ void qkv_dist_leave(qkv_context *ctx, double seconds)
     for (int r = 0; r < d->place.size; r++)
         if (r != d->place.rank && !d->arrived[r])
             d->backend->cancel(&d->pending[r]);
-    d->backend->close(seconds > 0 ? seconds : PATIENCE);
+    d->left = qkv_now();
+    d->backend->gather(gives_up, d);
+    qkv__heartbeat_stop(d->heartbeat);
+    d->heartbeat = NULL;
+    d->backend->close();
     qkv__context_join(ctx, NULL, 1);
     free_dist(d, ctx); /* MPI stays loaded: it cannot be begun again */
 }

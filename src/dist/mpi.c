@@ -33,10 +33,12 @@ static bool mpi_open(qkv__dist_place *place, char *why)
     MPI_Comm here;
     (void)MPI_Initialized(&had);
     (void)MPI_Finalized(&ended);
-    if (ended || (!had && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given))) {
+    if (ended || (!had && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &given)) ||
+        MPI_Query_thread(&given)) {
         (void)snprintf(why, QKV__DIST_WHY, "MPI_Init_thread failed");
         return false;
     }
+    place->threads = given == MPI_THREAD_MULTIPLE;
     if (MPI_Comm_dup(MPI_COMM_WORLD, &ranks) || MPI_Comm_rank(ranks, &place->rank) ||
         MPI_Comm_size(ranks, &place->size) ||
         MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here) ||
@@ -97,26 +99,23 @@ static void mpi_cancel(qkv__request *r)
         (void)MPI_Request_free(&request);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void mpi_close(double seconds)
+static void mpi_gather(bool (*give_up)(void *user), void *user)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
-    double last = now() + seconds;
     MPI_Request all;
     int done = 0;
-    if (MPI_Ibarrier(ranks, &all))
-        (void)MPI_Abort(ranks, 1);
-    while (!done && !MPI_Test(&all, &done, MPI_STATUS_IGNORE) && now() < last)
+    bool fine = MPI_Ibarrier(ranks, &all) == MPI_SUCCESS;
+    while (fine && !done) {
+        fine = MPI_Test(&all, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && (done || !give_up(user));
         if (!done)
             (void)nanosleep(&pause, NULL);
-    if (!done)
+    }
+    if (!fine)
         (void)MPI_Abort(ranks, 1);
+}
+
+static void mpi_close(void)
+{
     (void)MPI_Type_free(&block);
     (void)MPI_Comm_free(&ranks);
     (void)MPI_Finalize();
@@ -126,6 +125,7 @@ const qkv__dist_backend *qkv__dist_mpi(void)
 {
     static const qkv__dist_backend table = {
         .version = QKV__DIST_VERSION, .open = mpi_open, .send = mpi_send, .receive = mpi_receive,
-        .test = mpi_test, .cancel = mpi_cancel, .close = mpi_close};
+        .test = mpi_test, .cancel = mpi_cancel, .gather = mpi_gather,
+        .close = mpi_close};
     return &table;
 }
