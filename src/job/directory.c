@@ -96,6 +96,11 @@ static bool directory_among(const qkv_names *names, const char *name)
     return false;
 }
 
+qkv_status qkv__run_dir_list(qkv_names *names, const char *path)
+{
+    return directory_collect(names, path, "", DEPTH);
+}
+
 void qkv__run_dir_undo(qkv__run_dir *d)
 {
     qkv_names now = {.ctx = d->ctx};

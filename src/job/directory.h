@@ -23,6 +23,10 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume);
 qkv_status qkv__run_dir_open(qkv__run_dir *d, qkv_context *ctx, const char *path);
 void qkv__run_dir_close(qkv__run_dir *d); /* a zeroed or closed one is allowed */
 
+/* Adds what is in the directory and in its folders, by path from it; parents first. names->ctx is
+ * set. */
+qkv_status qkv__run_dir_list(qkv_names *names, const char *path);
+
 /* Removes all that was not there when it was opened. */
 void qkv__run_dir_undo(qkv__run_dir *d);
 

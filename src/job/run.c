@@ -6,6 +6,7 @@
 #include "dist/dist.h"
 #include "io/file.h"
 #include "job/directory.h"
+#include "job/mirror.h"
 #include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
@@ -303,6 +304,8 @@ static qkv_status run_begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir
     if (!status && again)
         status = reopen(r, kind);
     status = qkv__dist_agree(r->ctx, status);
+    if (!status)
+        status = qkv__run_mirror(r->ctx, r->o.out);
     if (!status && !leads)
         status = reopen(r, kind);
     if (!status)
