@@ -31,9 +31,9 @@ bool qkv_dist_launched(void);
 qkv_status qkv_dist_join(qkv_context *ctx);
 
 /* Leaves the run, and waits until all ranks do. If this rank's work failed (its context has a
- * status), the other ranks learn the message, and their waiting calls fail with it; a rank that does
- * not leave within 20 seconds then, or that has vanished, ends the whole run through MPI. Nothing
- * for a context that has not joined. */
+ * status), the other ranks learn the message, and their waiting calls fail with it. A rank that
+ * does not leave within 20 seconds then, or that has vanished, ends the whole run through MPI.
+ * Nothing for a context that has not joined. */
 void qkv_dist_leave(qkv_context *ctx);
 
 int qkv_dist_rank(const qkv_context *ctx); /* 0 .. size - 1; 0 for a context that has not joined */

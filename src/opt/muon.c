@@ -50,7 +50,7 @@ bool qkv__muon_update(qkv_param *p, const qkv_optimizer_options *o, const qkv__u
 {
     size_t columns = muon_columns(p), rows;
     qkv_real *momentum = work, *rest = work + qkv_param_count(p);
-    qkv__param_momentum(p, buffer, momentum, u->grad_scale, o->muon_momentum, o->muon_nesterov);
+    qkv__param_momentum(p, u, buffer, momentum, o->muon_momentum, o->muon_nesterov);
     for (size_t i = 0, at = 0; (rows = qkv_param_hidden(p, i)) > 0; i++, at += rows * columns) {
         qkv_real *x = qkv__orthogonalize(p, momentum + at, rows, columns,
                                          o->muon_steps, o->muon_eps, rest);

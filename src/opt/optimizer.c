@@ -269,8 +269,8 @@ void qkv__optimizer_count(qkv_optimizer *o)
         o->step[i] += moves(&o->slots[i]);
 }
 
-bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n, double lr,
-                           double scale)
+bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n,
+                           const qkv_real *grad, double lr, double scale)
 {
     const qkv_optimizer_options *op = &o->options;
     const slot *s = &o->slots[param];
@@ -281,6 +281,7 @@ bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n
         .rule = rules_of[s->kind].update,
         .lr = lr * s->lr_scale,
         .weight_decay = s->weight_decay,
+        .grad = grad,
         .grad_scale = scale,
         .momentum = op->momentum,
         .dampening = op->dampening,
@@ -317,7 +318,7 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
     qkv__optimizer_count(o);
     for (size_t i = 0; i < o->n; i++) {
         const qkv__own *own = &o->slots[i].own;
-        if (!qkv__optimizer_update(o, i, own->from, own->count, args->lr, scale))
+        if (!qkv__optimizer_update(o, i, own->from, own->count, NULL, args->lr, scale))
             return QKV_E_MEMORY;
     }
     return QKV_OK;

@@ -40,10 +40,10 @@ qkv_status qkv__average_create_of(qkv_average **out, qkv_params *params,
                                   const qkv_average_options *options, const qkv__own *own);
 
 /* One update in parts: first the count of every parameter that has a gradient goes up, then each
- * element from .. from + n - 1 that is this rank's is updated, once. scale: of gradients. False:
- * out of memory. */
+ * element from .. from + n - 1 that is this rank's is updated, once. grad: of these elements; NULL:
+ * the parameter's own; scale: of gradients. False: out of memory. */
 void qkv__optimizer_count(qkv_optimizer *o);
-bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n, double lr,
-                           double scale);
+bool qkv__optimizer_update(qkv_optimizer *o, size_t param, size_t from, size_t n,
+                           const qkv_real *grad, double lr, double scale);
 
 #endif

@@ -62,6 +62,10 @@ void *qkv__params_alloc(qkv_params *ps, size_t bytes);
 
 /* Did a backward pass reach it since qkv_params_zero_grad? */
 bool qkv__param_has_grad(const qkv_param *p);
+/* Called when a parameter's gradient needs memory and has none, which fn may give it; where it does
+ * not, the parameter gets memory of its own. NULL: nobody is asked. */
+typedef void qkv__grad_memory_fn(void *user, qkv_param *p);
+void qkv__params_on_grad_memory(qkv_params *ps, qkv__grad_memory_fn *fn, void *user);
 /* p is frozen, and forward passes change it: the statistics of a batch norm. */
 void qkv__param_set_running(qkv_param *p);
 bool qkv__param_running(const qkv_param *p);

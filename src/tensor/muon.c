@@ -12,12 +12,12 @@
 static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315;
 enum { PANEL = 128 }; /* rows of a symmetric product that are computed together */
 
-void qkv__param_momentum(qkv_param *p, qkv_real *buffer, qkv_real *out, double grad_scale,
+void qkv__param_momentum(qkv_param *p, const qkv__update *u, qkv_real *buffer, qkv_real *out,
                          double momentum, bool nesterov)
 {
     const qkv_kernels *k = qkv__params_kernels(p->owner);
     qkv_exec e = qkv__params_exec(p->owner);
-    k->axpy(&e, out, p->grad, grad_scale, false, p->count);
+    k->axpy(&e, out, u->grad ? u->grad : p->grad, u->grad_scale, false, p->count);
     k->lerp(&e, buffer, out, 1 - momentum, p->count);
     if (nesterov)
         k->lerp(&e, out, buffer, momentum, p->count);

@@ -19,6 +19,8 @@ struct qkv_params {
     qkv__arena *host;             /* the host's */
     qkv_param **list;
     size_t count, room;
+    qkv__grad_memory_fn *grad_memory; /* NULL: gradients are in memory, once made */
+    void *grad_user;
     qkv_status status; /* of the last that could not be made */
 };
 
@@ -284,8 +286,16 @@ qkv_exec qkv__params_exec(const qkv_params *ps)
     return qkv__exec_of(ps->ctx, ps->scratch);
 }
 
+void qkv__params_on_grad_memory(qkv_params *ps, qkv__grad_memory_fn *fn, void *user)
+{
+    ps->grad_memory = fn;
+    ps->grad_user = user;
+}
+
 qkv_real *qkv__param_grad_memory(qkv_param *p)
 {
+    if (!p->grad && p->owner->grad_memory)
+        p->owner->grad_memory(p->owner->grad_user, p);
     if (!p->grad)
         p->grad = qkv__arena_alloc(p->owner->memory, p->count * sizeof *p->grad);
     return p->grad;

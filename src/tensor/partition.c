@@ -109,12 +109,12 @@ static qkv_real *clear_numbers(qkv__arena *arena, qkv_params *params, size_t n)
     return x;
 }
 
-static bool allocate_buckets(qkv__partition *p, qkv__arena *fresh)
+static bool allocate_buckets(qkv__partition *p, qkv__arena *fresh, bool come_and_go)
 {
     bool fine = true;
     for (size_t i = 0; i < p->bucket_count && fine; i++)
         fine = (p->buckets[i].data = clear_numbers(fresh, p->params, p->buckets[i].count)) != NULL;
-    for (size_t i = 0; i < p->bucket_count && fine; i++)
+    for (size_t i = 0; i < p->bucket_count && fine && !come_and_go; i++)
         fine = (p->buckets[i].grad = clear_numbers(fresh, p->params, p->buckets[i].count)) != NULL;
     return fine;
 }
@@ -134,12 +134,12 @@ static void place_grads(const qkv__partition *p, size_t bucket)
     const qkv__bucket *b = &p->buckets[bucket];
     for (size_t i = b->first; i < b->first + b->pieces; i++) {
         size_t k = p->pieces[i].param;
-        qkv_params_at(p->params, k)->grad = b->grad + p->place_of[k];
+        qkv_params_at(p->params, k)->grad = b->grad ? b->grad + p->place_of[k] : NULL;
     }
 }
 
 /* Values go to the fresh arena, and the old one ends. */
-static qkv_status move_all(qkv__partition *p)
+static qkv_status move_all(qkv__partition *p, bool come_and_go)
 {
     qkv_context *ctx = qkv__params_context(p->params);
     size_t n = qkv_params_count(p->params);
@@ -147,7 +147,7 @@ static qkv_status move_all(qkv__partition *p)
     qkv_real **to = qkv_calloc(ctx, n, sizeof *to);
     bool fine = to && !qkv__arena_create_on(&fresh, ctx, qkv__params_device(p->params),
                                             "parameter");
-    fine = fine && allocate_buckets(p, fresh);
+    fine = fine && allocate_buckets(p, fresh, come_and_go);
     for (size_t k = 0; k < n && fine; k++) {
         const qkv_param *x = qkv_params_at(p->params, k);
         bool in_bucket = p->bucket_of[k] != SIZE_MAX;
@@ -165,7 +165,7 @@ static qkv_status move_all(qkv__partition *p)
 }
 
 qkv_status qkv__partition_create(qkv__partition **out, qkv_params *params, size_t chunks,
-                                 bool matrices_whole)
+                                 bool matrices_whole, bool come_and_go)
 {
     qkv_context *ctx = qkv__params_context(params);
     size_t n = qkv_params_count(params);
@@ -186,7 +186,7 @@ qkv_status qkv__partition_create(qkv__partition **out, qkv_params *params, size_
     fine = fine && p->pieces;
     if (fine)
         plan_pieces(p);
-    qkv_status status = fine ? move_all(p) : QKV_E_MEMORY;
+    qkv_status status = fine ? move_all(p, come_and_go) : QKV_E_MEMORY;
     qkv_free(ctx, load);
     if (status)
         qkv__partition_destroy(p);
@@ -245,17 +245,37 @@ void qkv__bucket_swap(const qkv__partition *p, size_t bucket, qkv_real **other)
     place_grads(p, bucket);
 }
 
+void qkv__bucket_take(const qkv__partition *p, size_t bucket, qkv_real *grad)
+{
+    p->buckets[bucket].grad = grad;
+    place_grads(p, bucket);
+}
+
+qkv_real *qkv__bucket_drop(const qkv__partition *p, size_t bucket)
+{
+    qkv_real *grad = p->buckets[bucket].grad;
+    qkv__bucket_take(p, bucket, NULL);
+    return grad;
+}
+
 void qkv__partition_add(const qkv__partition *p, qkv_real *y, const qkv_real *x, size_t n)
 {
     qkv_exec e = qkv__params_exec(p->params);
     qkv__params_kernels(p->params)->axpy(&e, y, x, 1, true, n);
 }
 
+const qkv_real *qkv__piece_grad(const qkv__partition *p, const qkv__piece *piece)
+{
+    const qkv__bucket *b = &p->buckets[p->bucket_of[piece->param]];
+    size_t at = p->place_of[piece->param] + piece->from;
+    return b->slice ? b->slice + (at - b->slice_from) : b->grad + at;
+}
+
 double qkv__piece_squares(const qkv__partition *p, const qkv__piece *piece)
 {
     qkv_exec e = qkv__params_exec(p->params);
-    const qkv_param *x = qkv_params_at(p->params, piece->param);
-    return qkv__params_kernels(p->params)->sum_squares(&e, x->grad + piece->from, piece->count);
+    return qkv__params_kernels(p->params)->sum_squares(&e, qkv__piece_grad(p, piece),
+                                                       piece->count);
 }
 
 void qkv__bucket_touch(const qkv__partition *p, size_t bucket)

@@ -19,7 +19,9 @@ typedef struct {
 } qkv__piece;
 
 typedef struct {
-    qkv_real *data, *grad; /* (count); of the device */
+    qkv_real *data, *grad; /* (count); of the device. grad may come and go */
+    qkv_real *slice;       /* this rank's slice of the gradient, where it is kept apart; else NULL */
+    size_t slice_from;     /* the bucket's number that it begins with */
     size_t count;
     size_t chunk; /* numbers of a chunk; 0: all of them belong to chunk `home` */
     size_t home;
@@ -36,11 +38,11 @@ typedef struct {
 } qkv__partition;
 
 /* Moves the parameters' values into buckets, and gives all that are not frozen now a gradient's
- * place there. matrices_whole: the matrices of hidden layers, which Muon updates whole, are each in
- * a bucket of their own that one chunk owns. The memory belongs to params. On failure *out is NULL,
- * and nothing has changed. */
+ * place there, unless gradients come and go (qkv__bucket_take). matrices_whole: the matrices of
+ * hidden layers, which Muon updates whole, are each in a bucket of their own that one chunk owns.
+ * The memory belongs to params. On failure *out is NULL, and nothing has changed. */
 qkv_status qkv__partition_create(qkv__partition **out, qkv_params *params, size_t chunks,
-                                 bool matrices_whole);
+                                 bool matrices_whole, bool come_and_go);
 void qkv__partition_destroy(qkv__partition *p); /* NULL is allowed; the parameters stay in place */
 
 /* Of chunks [first, end) of a bucket: the numbers [*from, *to). */
@@ -53,8 +55,16 @@ void qkv__bucket_complete(const qkv__partition *p, size_t bucket);
 /* Exchanges the memory of the bucket's gradients with *other, of the same size. */
 void qkv__bucket_swap(const qkv__partition *p, size_t bucket, qkv_real **other);
 
+/* Memory for the bucket's gradients, of its count; and away with it, which returns it. A parameter
+ * in the bucket whose gradient is asked for while there is none calls what was set by
+ * qkv__params_on_grad_memory. */
+void qkv__bucket_take(const qkv__partition *p, size_t bucket, qkv_real *grad);
+qkv_real *qkv__bucket_drop(const qkv__partition *p, size_t bucket);
+
 /* y += x, n numbers of the parameters' device. */
 void qkv__partition_add(const qkv__partition *p, qkv_real *y, const qkv_real *x, size_t n);
+/* Where the piece's gradient lies. */
+const qkv_real *qkv__piece_grad(const qkv__partition *p, const qkv__piece *piece);
 /* Sum of squares of the piece's gradient. */
 double qkv__piece_squares(const qkv__partition *p, const qkv__piece *piece);
 /* The bucket's values are others than before. */

@@ -39,7 +39,8 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
     };
     qkv_exec e = qkv__params_exec(p->owner);
     kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data + from, state[0], state[1],
-                                                      state[2], p->grad + from, &args, n);
+                                                      state[2], u->grad ? u->grad : p->grad + from,
+                                                      &args, n);
     p->version++;
 }
 

@@ -19,6 +19,7 @@ enum { QKV__UPDATE_STATES = 3 };
 typedef struct {
     qkv__update_rule rule;
     double lr, weight_decay;
+    const qkv_real *grad; /* of the elements to update; NULL: the parameter's own */
     double grad_scale; /* multiplies the gradient first */
     double momentum, dampening;
     bool nesterov;
@@ -35,8 +36,9 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
 /* ---- Muon, in the parts that a parameter of several matrices takes ---- */
 
 /* buffer += (1 - momentum) (grad_scale g - buffer). out: the buffer, or what Nesterov's momentum
- * makes of it, grad_scale g + momentum (buffer - grad_scale g). Both are of p's size. */
-void qkv__param_momentum(qkv_param *p, qkv_real *buffer, qkv_real *out, double grad_scale,
+ * makes of it, grad_scale g + momentum (buffer - grad_scale g). Both are of p's size; g and
+ * grad_scale are u's. */
+void qkv__param_momentum(qkv_param *p, const qkv__update *u, qkv_real *buffer, qkv_real *out,
                          double momentum, bool nesterov);
 
 /* Numbers of work that qkv__orthogonalize takes, and floating-point operations of its products. */

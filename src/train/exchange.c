@@ -28,6 +28,8 @@ struct qkv__exchange {
     size_t *queue; /* (buckets) handed over in this update */
     size_t queued, at, offset; /* at: the first that is not begun whole; offset: from where on */
     size_t numbers, arrived;
+    qkv__exchange_done_fn *done; /* NULL: nobody is told */
+    void *user;
     qkv__request *shares; /* (buckets, ranks, 2) */
     size_t share_count;
     qkv__arena *memory;
@@ -167,6 +169,15 @@ static qkv_status test_side(qkv__exchange *x, qkv__request *requests, bool *pend
     return status;
 }
 
+/* Is a window of the bucket under way, or still to begin? */
+static bool has_flights(const qkv__exchange *x, size_t bucket)
+{
+    bool has = x->at < x->queued && x->queue[x->at] == bucket;
+    for (int i = 0; i < FLIGHTS; i++)
+        has = has || (x->flights[i].used && x->flights[i].bucket == bucket);
+    return has;
+}
+
 static qkv_status advance_flight(qkv__exchange *x, flight *f)
 {
     bool received, sent;
@@ -182,6 +193,8 @@ static qkv_status advance_flight(qkv__exchange *x, flight *f)
         f->added = true;
     }
     f->used = !(f->added && sent);
+    if (!f->used && x->done && !has_flights(x, f->bucket))
+        x->done(x->user, f->bucket);
     return QKV_OK;
 }
 
@@ -228,6 +241,12 @@ qkv_status qkv__exchange_finish(qkv__exchange *x)
     }
     x->queued = x->at = x->offset = x->numbers = x->arrived = 0;
     return status;
+}
+
+void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *user)
+{
+    x->done = fn;
+    x->user = user;
 }
 
 double qkv__exchange_arrived(const qkv__exchange *x)

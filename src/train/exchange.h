@@ -25,7 +25,11 @@ qkv_status qkv__exchange_poll(qkv__exchange *x);
 /* Waits until this rank's slices of all that was handed over are sums over the ranks, added up as
  * a binary tree whose leaves are the ranks in order. */
 qkv_status qkv__exchange_finish(qkv__exchange *x);
-/* Shares of the gradients of this update that have arrived by now, 0 to 1; 1 without any. */
+/* fn is called as soon as nothing of a bucket's gradient is under way any more: this rank's slice
+ * is the sum, the rest is of no use. */
+typedef void qkv__exchange_done_fn(void *user, size_t bucket);
+void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *user);
+/* Share of the gradients of this update that have arrived by now, 0 to 1; 1 without any. */
 double qkv__exchange_arrived(const qkv__exchange *x);
 
 /* Begins to hand out this rank's slice of the bucket's values and to receive the others'. */

@@ -6,6 +6,7 @@
 
 #include "base/device.h"
 #include "train/running.h"
+#include "train/slices.h"
 #include "tensor/make.h"
 
 enum { LEVELS = 32 }; /* of the tree of this rank's shards */
@@ -32,6 +33,7 @@ struct qkv__ranks {
     size_t levels;
     bool full[LEVELS];
     qkv_real **waiting[LEVELS]; /* (buckets) */
+    qkv__slices *slices; /* NULL: gradients are kept whole */
     /* The backward pass that is under way. */
     bool last;
     size_t *ready; /* (buckets) parameters whose gradient is complete */
@@ -130,7 +132,7 @@ static bool allocate_ranks(qkv__ranks *r)
            r->own_losses && make_levels(r);
 }
 
-qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards,
+qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards, size_t passes,
                              qkv_optimizer_kind kind)
 {
     qkv_context *ctx = qkv__params_context(params);
@@ -144,13 +146,17 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
     *r = (qkv__ranks){.ctx = ctx, .params = params, .rank = qkv_dist_rank(ctx),
                       .ranks = qkv_dist_size(ctx), .shards = shards,
                       .mine = shards / (size_t)qkv_dist_size(ctx)};
+    bool come_and_go = r->ranks > 1 && r->mine == 1 && passes == 1;
     qkv_status status = qkv__arena_create_on(&r->memory, ctx, qkv__context_device(ctx), "ranks");
     if (!status)
-        status = qkv__partition_create(&r->part, params, shards, kind == QKV_OPTIMIZER_MUON);
+        status = qkv__partition_create(&r->part, params, shards, kind == QKV_OPTIMIZER_MUON,
+                                       come_and_go);
     if (!status && !allocate_ranks(r))
         status = QKV_E_MEMORY;
     if (!status)
         status = qkv__exchange_create(&r->exchange, ctx, r->part);
+    if (!status && come_and_go)
+        status = qkv__slices_create(&r->slices, r->part, r->exchange, r->rank);
     if (!status)
         status = qkv__running_create(&r->running, params, shards);
     for (size_t i = 0; i < qkv_params_count(params) && !status; i++)
@@ -166,6 +172,10 @@ void qkv__ranks_destroy(qkv__ranks *r)
 {
     if (!r)
         return;
+    qkv__slices_destroy(r->slices);
+    for (size_t b = 0; r->part && b < r->part->bucket_count; b++)
+        (void)qkv__bucket_drop(r->part, b); /* which may lie in memory that ends here */
+    qkv_params_zero_grad(r->params);
     qkv__running_destroy(r->running);
     qkv__exchange_destroy(r->exchange);
     qkv__partition_destroy(r->part);
@@ -386,7 +396,8 @@ static qkv_status update_bucket(qkv__ranks *r, size_t b, qkv_optimizer *o, doubl
     for (size_t i = bucket->first; i < bucket->first + bucket->pieces; i++) {
         const qkv__piece *x = &r->part->pieces[i];
         if (owner_of(r, x) == (size_t)r->rank &&
-            !qkv__optimizer_update(o, x->param, x->from, x->count, lr, scale))
+            !qkv__optimizer_update(o, x->param, x->from, x->count, qkv__piece_grad(r->part, x), lr,
+                                   scale))
             return QKV_E_MEMORY;
     }
     qkv__bucket_touch(r->part, b);

@@ -4,7 +4,8 @@
  * gradient is computed alone, shards are added up as a binary tree, and what is computed from the
  * sum is computed chunk by chunk (tensor/partition.h). So the bits depend on the number of shards,
  * not on that of ranks, where both are powers of two. Each rank keeps the optimiser's state and
- * the averages of its chunks alone (ZeRO-1, Rajbhandari et al. 2020). */
+ * the averages of its chunks alone, and where it can the gradients (ZeRO-1 and ZeRO-2,
+ * Rajbhandari et al. 2020). */
 #ifndef QKV_SRC_TRAIN_RANKS_H
 #define QKV_SRC_TRAIN_RANKS_H
 
@@ -14,9 +15,10 @@
 
 typedef struct qkv__ranks qkv__ranks;
 
-/* Lays the parameters out for this context's ranks and so many shards, a multiple of the ranks. On
- * failure *out is NULL. */
-qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards,
+/* Lays the parameters out for this context's ranks and so many shards, a multiple of the ranks.
+ * passes: of a shard. Where a rank has one shard done in one pass, its gradients are sent and
+ * dropped bucket by bucket, and it keeps its own chunks alone (ZeRO-2). On failure *out is NULL. */
+qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards, size_t passes,
                              qkv_optimizer_kind kind);
 void qkv__ranks_destroy(qkv__ranks *r); /* NULL is allowed */
 

@@ -314,7 +314,8 @@ static qkv_status make_optimizer(qkv__loop *l)
     qkv_average_options average = {.decay = l->o.ema, .ramp = true};
     qkv_status status = QKV_OK;
     if (l->o.shards > 1)
-        status = qkv__ranks_create(&l->ranks, l->params, l->o.shards, l->optimizer_options.kind);
+        status = qkv__ranks_create(&l->ranks, l->params, l->o.shards, l->o.accumulation_steps,
+                                   l->optimizer_options.kind);
     const qkv__own *own = qkv__ranks_own(l->ranks);
     if (!status)
         status = qkv__optimizer_create_of(&l->optimizer, l->params, &l->optimizer_options,

@@ -120,7 +120,7 @@ END
 chmod +x elsewhere
 mkdir disk
 cp text disk/
-# shellcheck disable=SC2086
+# shellcheck disable=SC2016,SC2086
 if unshare -m sh -c 'mount -t tmpfs tmpfs "$0"' "$PWD/disk" 2>/dev/null; then
     for mpi in $launchers; do
         rm -rf disk/straight

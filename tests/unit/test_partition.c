@@ -93,7 +93,7 @@ static void test_layout(void **state)
         for (int whole = 0; whole < 2; whole++) {
             qkv__partition *p;
             make_params();
-            assert_int_equal(qkv__partition_create(&p, ps, chunks, whole), QKV_OK);
+            assert_int_equal(qkv__partition_create(&p, ps, chunks, whole, false), QKV_OK);
             assert_true(p->bucket_count > 1);
             check_pieces(p, whole);
             check_memory(p);
@@ -111,7 +111,7 @@ static void test_swap(void **state)
     (void)state;
     qkv__partition *p;
     make_params();
-    assert_int_equal(qkv__partition_create(&p, ps, 4, false), QKV_OK);
+    assert_int_equal(qkv__partition_create(&p, ps, 4, false, false), QKV_OK);
     size_t b = p->bucket_of[5];
     qkv_real *grad = p->buckets[b].grad;
     qkv_real *other = qkv_calloc(ctx, p->buckets[b].count, sizeof *other), *mine = other;
@@ -154,7 +154,8 @@ static void update(size_t chunks, size_t owners, qkv_optimizer_kind kind, qkv_re
     const qkv_average_options ao = {.decay = 0.5};
     qkv__partition *p;
     make_params();
-    assert_int_equal(qkv__partition_create(&p, ps, chunks, kind == QKV_OPTIMIZER_MUON), QKV_OK);
+    assert_int_equal(qkv__partition_create(&p, ps, chunks, kind == QKV_OPTIMIZER_MUON,
+                                            false), QKV_OK);
     for (size_t owner = 0; owner < owners; owner++) {
         qkv__own own[PARAMS] = {{0, 0}};
         qkv_optimizer *o;
@@ -174,7 +175,8 @@ static void update(size_t chunks, size_t owners, qkv_optimizer_kind kind, qkv_re
             for (size_t i = 0; i < p->piece_count; i++) {
                 const qkv__piece *x = &p->pieces[i];
                 if (x->chunk / (chunks / owners) == owner)
-                    assert_true(qkv__optimizer_update(o, x->param, x->from, x->count, 0.1, 0.5));
+                    assert_true(qkv__optimizer_update(o, x->param, x->from, x->count, NULL, 0.1,
+                                                       0.5));
             }
             qkv_average_add(a);
         }

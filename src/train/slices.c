@@ -1,0 +1,108 @@
+/* slices.c - memory of gradients, from bucket to bucket. */
+#include "train/slices.h"
+
+#include <string.h>
+
+#include "tensor/make.h"
+
+typedef struct {
+    qkv_real *memory;
+    size_t count;
+} spare_memory;
+
+struct qkv__slices {
+    qkv_context *ctx;
+    qkv__partition *part;
+    qkv__exchange *exchange;
+    int rank;
+    qkv__arena *memory;
+    spare_memory *spare; /* (buckets at most) */
+    size_t spares;
+};
+
+/* The smallest spare memory that is large enough, or new one. */
+static qkv_real *take_spare(qkv__slices *s, size_t count)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < s->spares; i++)
+        if (s->spare[i].count >= count &&
+            (best == SIZE_MAX || s->spare[i].count < s->spare[best].count))
+            best = i;
+    if (best == SIZE_MAX)
+        return qkv__arena_alloc(s->memory, count * sizeof(qkv_real));
+    qkv_real *memory = s->spare[best].memory;
+    s->spare[best] = s->spare[--s->spares];
+    return memory;
+}
+
+/* Sizes of few kinds, so that one bucket's memory serves others. */
+static size_t spare_size(const qkv__bucket *b)
+{
+    enum { STEP = 1 << 18 };
+    return (b->count + STEP - 1) / STEP * STEP;
+}
+
+/* A qkv__grad_memory_fn. */
+static void give_memory(void *slices, qkv_param *p)
+{
+    qkv__slices *s = slices;
+    size_t b = s->part->bucket_of[qkv__param_index(p)];
+    qkv_real *memory = b == SIZE_MAX ? NULL : take_spare(s, spare_size(&s->part->buckets[b]));
+    if (memory)
+        qkv__bucket_take(s->part, b, memory);
+}
+
+/* A qkv__exchange_done_fn. */
+static void keep_slice(void *slices, size_t bucket)
+{
+    qkv__slices *s = slices;
+    qkv__bucket *b = &s->part->buckets[bucket];
+    size_t from, to;
+    qkv__exchange_slice(s->exchange, bucket, s->rank, &from, &to);
+    if (to > from)
+        memcpy(b->slice, b->grad + from, (to - from) * sizeof *b->slice);
+    s->spare[s->spares++] = (spare_memory){qkv__bucket_drop(s->part, bucket), spare_size(b)};
+}
+
+static bool make_slices(qkv__slices *s)
+{
+    bool fine = true;
+    for (size_t i = 0; i < s->part->bucket_count && fine; i++) {
+        qkv__bucket *b = &s->part->buckets[i];
+        size_t to;
+        qkv__exchange_slice(s->exchange, i, s->rank, &b->slice_from, &to);
+        b->slice = qkv__arena_alloc(s->memory, (to - b->slice_from + 1) * sizeof *b->slice);
+        fine = b->slice != NULL;
+    }
+    return fine;
+}
+
+qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, qkv__exchange *exchange,
+                              int rank)
+{
+    qkv_context *ctx = qkv__params_context(part->params);
+    qkv__slices *s = qkv_calloc(ctx, 1, sizeof *s);
+    *out = NULL;
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (qkv__slices){.ctx = ctx, .part = part, .exchange = exchange, .rank = rank};
+    s->spare = qkv_calloc(ctx, part->bucket_count + 1, sizeof *s->spare);
+    if (!s->spare || qkv__arena_create(&s->memory, ctx, "gradient") || !make_slices(s)) {
+        qkv__slices_destroy(s);
+        return QKV_E_MEMORY;
+    }
+    qkv__params_on_grad_memory(part->params, give_memory, s);
+    qkv__exchange_on_done(exchange, keep_slice, s);
+    *out = s;
+    return QKV_OK;
+}
+
+void qkv__slices_destroy(qkv__slices *s)
+{
+    if (!s)
+        return;
+    qkv__params_on_grad_memory(s->part->params, NULL, NULL);
+    qkv__arena_destroy(s->memory);
+    qkv_free(s->ctx, s->spare);
+    qkv_free(s->ctx, s);
+}
