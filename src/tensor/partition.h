@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct {
     qkv_real *data, *grad; /* (count); of the device. grad may come and go */
-    qkv_real *slice;       /* this rank's slice of the gradient, where it is kept apart; else NULL */
-    size_t slice_from;     /* the bucket's number that it begins with */
+    qkv_real *slice; /* this rank's slice of the gradient, where it is kept apart; else NULL */
+    size_t slice_from; /* the number of the bucket that it begins with */
     size_t count;
     size_t chunk; /* numbers of a chunk; 0: all of them belong to chunk `home` */
     size_t home;
