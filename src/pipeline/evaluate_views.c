@@ -129,7 +129,7 @@ static qkv_status recall_views(const evaluation *e, qkv_metrics *out)
     if (!status)
         status = view_vectors(e, views, x + VIEWS * n * width, numbers, x);
     if (!status)
-        status = qkv_recall(e->p->tape, x, x + n * width, n, width, 1, &s);
+        status = qkv__recall(ctx, e->p->tape, x, x + n * width, n, width, 1, &s);
     qkv__recall_add(out, &s);
     qkv_batches_destroy(views);
     qkv_free(ctx, numbers);

@@ -166,8 +166,8 @@ static qkv_status evaluate_captions(qkv_model *m, qkv_tape *t, const qkv_caption
     if (!status)
         status = qkv__field_vectors(m, t, d->captions, CAPTION, e.records, e.m, e.y);
     if (!status)
-        status = qkv_recall_many(t, e.x, e.n, e.y, e.begins, width,
-                                 exp(-(double)(scale ? *scale : 0)), out);
+        status = qkv__recall_many(ctx, t, e.x, e.n, e.y, e.begins, width,
+                                  exp(-(double)(scale ? *scale : 0)), out);
     selection_free(&e, ctx);
     return status;
 }
