@@ -30,26 +30,26 @@ done
 
 # on MPI RANKS COMMAND...
 on() {
-    mpi=$1
+    by=$(launcher "$1") as=
+    [ "$1" = mpich ] || as="--allow-run-as-root --oversubscribe"
     shift
-    # shellcheck disable=SC2046 # several words
-    "$(launcher "$mpi")" $([ "$mpi" = mpich ] || echo --allow-run-as-root --oversubscribe) -n "$@"
+    # shellcheck disable=SC2086 # several words
+    "$by" $as -n "$@"
 }
 
-# same INPUT COMMAND... : 4 ranks, and 2 of the first MPI, answer as one does, and end with its exit
-# code.
+# same INPUT COMMAND... : 2 ranks of the first MPI and 4 of the last, which may be the same one,
+# answer as one rank does, and end with its exit code.
 same() {
     input=$1
     shift
     "$QKV" "$@" --threads 1 <"$input" >one 2>notes
     code=$?
     [ -s one ] || fail "$*: no answer: $(cat notes)"
-    for run in "${found%% *} 2" $found; do
-        ranks=${run#* }
-        [ "$ranks" != "$run" ] || ranks=4
-        on "${run% *}" "$ranks" "$QKV" "$@" --threads 1 <"$input" >several 2>notes
-        [ $? -eq $code ] || fail "$run, $ranks ranks: $*: $(cat notes)"
-        cmp one several || fail "$run, $ranks ranks: $*: another answer"
+    for ranks in 2 4; do
+        [ $ranks -eq 2 ] && mpi=${found%% *} || mpi=${found##* }
+        on "$mpi" $ranks "$QKV" "$@" --threads 1 <"$input" >several 2>notes
+        [ $? -eq $code ] || fail "$mpi, $ranks ranks: $*: $(cat notes)"
+        cmp one several || fail "$mpi, $ranks ranks: $*: another answer"
     done
 }
 
