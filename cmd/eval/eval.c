@@ -108,4 +108,4 @@ CLI_COMMAND(cli_eval, 600) = {
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training images' codes were counted (bits_bigram)."},
     .library = {qkv_pipeline_evaluate_table},
-    .opens = true, .run = eval_run};
+    .opens = true, .ranks = true, .run = eval_run};

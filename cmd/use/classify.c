@@ -195,4 +195,4 @@ CLI_COMMAND(cli_classify, 430) = {
                        "With a model of series: of each line of each CSV file, values step after "
                        "step without a label; answers are those of texts.",
                .presets = presets},
-    .own = {&table}, .opens = true, .run = classify_run};
+    .own = {&table}, .opens = true, .ranks = true, .run = classify_run};

@@ -151,4 +151,4 @@ CLI_COMMAND(cli_translate, 410) = {
                        "translation (qkv shortlist makes one). --ensemble: the probabilities of "
                        "several models, of the same tokens, are multiplied and normalised."},
     .library = {qkv_pipeline_translate_table},
-    .own = {&table}, .opens = true, .run = translate_run};
+    .own = {&table}, .opens = true, .ranks = true, .run = translate_run};

@@ -46,4 +46,8 @@ typedef struct {
 qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_step *step,
                              const qkv_real *log_p, const int32_t *ids);
 
+/* *rank: who searches the next batch; every rank asks for every batch, in their order. A search has
+ * the same bits whoever does it. */
+qkv_status qkv__beam_search_deal(qkv_beam_search *s, size_t *rank);
+
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/dist.h"
 #include "model/model.h"
 #include "qkv/marian.h"
 #include "infer/beam.h"
@@ -10,6 +11,7 @@
 #include "infer/beam_models.h"
 
 enum { FIRST_CAPACITY = 32 }; /* positions that caches have room for at first */
+enum { UNPACKED = 3, WARM = 4 }; /* products before a weight is packed; rows of one that counts */
 
 struct qkv_beam_search {
     qkv_context *ctx;
@@ -34,6 +36,7 @@ struct qkv_beam_search {
     qkv_hypothesis *found; /* (asked, beams): by sentence and rank */
     int32_t *said;         /* their ids */
     size_t asked;          /* sentences of the last run */
+    size_t dealt;          /* batches that ranks have shared out */
 };
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -364,6 +367,45 @@ qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int
     s->list.tokens.count = 0;
     qkv__beam_models_end(&s->models);
     return status;
+}
+
+/* ---- ranks ---------------------------------------------------------------------------------- */
+
+/* Encodes WARM sentences and takes a step of them, so often that all weights are packed. */
+static qkv_status warm_up(qkv_beam_search *s)
+{
+    const int32_t x = s->g.start;
+    const int32_t ids[WARM] = {x, x, x, x}, offsets[WARM + 1] = {0, 1, 2, 3, 4};
+    const qkv_beam_stats stats = s->stats;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i <= UNPACKED && !status; i++) {
+        status = beam_search_begin(s, offsets, WARM);
+        if (status)
+            break;
+        qkv_tape_reset(s->tape);
+        qkv_tape_mode(s->tape, false, false);
+        qkv_marian_side source = {.ids = qkv_tensor_ids(s->tape, ids, 2, (size_t[]){1, WARM}),
+                                  .sequences = WARM, .offsets = offsets};
+        qkv__beam_models_encode(&s->models, s->tape, &source);
+        (void)qkv__beam_models_select(&s->models, s->tape, s->picks, WARM);
+        status = look_ahead(s, offsets, 1);
+        qkv__beam_models_end(&s->models);
+    }
+    s->stats = stats;
+    return status;
+}
+
+/* Products with weights have other bits before these are packed, which the first batches do. So
+ * the first rank searches them, as the only rank would; others begin with packed weights, and have
+ * as many more of the next. */
+qkv_status qkv__beam_search_deal(qkv_beam_search *s, size_t *rank)
+{
+    size_t size = (size_t)qkv_dist_size(s->ctx), batch = s->dealt++;
+    size_t next = batch - UNPACKED, ahead = UNPACKED * (size - 1);
+    *rank = batch < UNPACKED || size == 1 ? 0
+            : next < ahead                ? 1 + next % (size - 1)
+                                          : (next - ahead) % size;
+    return batch == 0 && qkv_dist_rank(s->ctx) > 0 ? warm_up(s) : QKV_OK;
 }
 
 qkv_status qkv_beam_search_shortlist(qkv_beam_search *s, const qkv_shortlist *list,

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "dist/dist.h"
+#include "infer/beam.h"
 #include "qkv/marian.h"
 #include "qkv/infer.h"
 
@@ -28,6 +30,7 @@ typedef struct {
     int32_t *offsets; /* (o.batch + 1) */
     qkv_translation *found; /* (count, n_best) by index */
     size_t *answers;  /* (count) by index: how many were found */
+    qkv_str packed;   /* of several ranks: what this one found */
 } job;
 
 qkv_translate_text_options qkv_translate_text_defaults(void)
@@ -146,18 +149,87 @@ static qkv_status infer_translate_report(job *j, size_t lines)
     return qkv_fail(j->ctx, QKV_E_CANCELLED, "stopped after %zu of %zu lines", j->done, j->count);
 }
 
+/* ---- ranks ---------------------------------------------------------------------------------- */
+
+/* What is found of a batch: of each line its index, the number of answers, and of each answer the
+ * score, the bytes and the text. */
+static void pack_batch(job *j, size_t first, size_t n)
+{
+    for (size_t i = first; i < first + n; i++) {
+        size_t index = j->lines[i].index;
+        const qkv_translation *best = j->found + index * j->o.n_best;
+        qkv_str_add(&j->packed, (const char *)&index, sizeof index);
+        qkv_str_add(&j->packed, (const char *)&j->answers[index], sizeof index);
+        for (size_t k = 0; k < j->answers[index]; k++) {
+            qkv_str_add(&j->packed, (const char *)&best[k].score, sizeof best[k].score);
+            qkv_str_add(&j->packed, (const char *)&best[k].text.len, sizeof best[k].text.len);
+            qkv_str_add(&j->packed, best[k].text.data ? best[k].text.data : "", best[k].text.len);
+        }
+    }
+}
+
+static const char *take(void *to, const char *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    return from + bytes;
+}
+
+static qkv_status unpack(job *j, const char *at, size_t bytes)
+{
+    const char *end = at + bytes;
+    bool fine = true;
+    while (at < end && fine) {
+        size_t index, len;
+        at = take(&index, at, sizeof index);
+        at = take(&j->answers[index], at, sizeof index);
+        qkv_translation *best = j->found + index * j->o.n_best;
+        for (size_t k = 0; k < j->answers[index] && fine; k++) {
+            at = take(&best[k].score, at, sizeof best[k].score);
+            at = take(&len, at, sizeof len);
+            best[k].text.len = 0; /* where it is this rank's own */
+            fine = qkv__text_add(j->ctx, &best[k].text, at, len);
+            at += len;
+        }
+    }
+    return fine ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* All ranks get what each has found. status: of the search; every rank fails if one does. */
+static qkv_status share_found(job *j, qkv_status status)
+{
+    void *all = NULL;
+    size_t total = 0;
+    if (qkv_dist_size(j->ctx) == 1)
+        return status;
+    if (!status && j->packed.failed)
+        status = QKV_E_MEMORY;
+    status = qkv__dist_agree(j->ctx, status);
+    if (!status)
+        status = qkv__dist_concat(j->ctx, j->packed.data, j->packed.len, &all, &total);
+    if (!status)
+        status = unpack(j, all, total);
+    qkv_free(j->ctx, all);
+    return status;
+}
+
 static qkv_status search_all(job *j)
 {
+    size_t first = 0, rank = 0;
     qkv_status status = QKV_OK;
     qsort(j->lines, j->count, sizeof *j->lines, longest_first);
-    size_t first = 0;
     while (first < j->count && j->lines[first].count && !status) {
         size_t n = batch_size(j, first);
-        status = translate_search(j, first, n);
+        status = qkv__beam_search_deal(j->search, &rank);
+        if (!status && rank == (size_t)qkv_dist_rank(j->ctx)) {
+            status = translate_search(j, first, n);
+            if (!status && qkv_dist_size(j->ctx) > 1)
+                pack_batch(j, first, n);
+        }
         if (!status)
             status = infer_translate_report(j, n);
         first += n;
     }
+    status = share_found(j, status);
     for (; first < j->count && !status; first++) /* empty lines come last */
         j->answers[j->lines[first].index] = 1;
     return status;
@@ -188,6 +260,7 @@ static void translate_clean_up(job *j)
 {
     for (size_t i = 0; j->found && i < j->count * j->o.n_best; i++)
         qkv_text_free(&j->found[i].text, j->ctx);
+    qkv_str_free(&j->packed);
     qkv_ids_free(&j->ids, j->ctx);
     qkv_ids_free(&j->batch, j->ctx);
     qkv_free(j->ctx, j->lines);
@@ -207,6 +280,7 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
     if (!j.o.batch || !j.o.n_best)
         return qkv_fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
                         "may be 0", j.o.batch, j.o.n_best);
+    qkv_str_init(&j.packed, j.ctx);
     qkv_status status = translate_set_up(&j, text, len);
     if (!status)
         status = search_all(&j);

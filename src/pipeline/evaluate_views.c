@@ -9,6 +9,7 @@
 #include "pipeline/image_set.h"
 #include "qkv/pipeline_embed.h"
 #include "qkv/vit.h"
+#include "task/parts.h"
 #include "task/vectors.h"
 
 enum { BATCH = 128, VIEWS = 2, NEIGHBOURS = 10 };
@@ -69,29 +70,45 @@ static qkv_status evaluate_views_open(evaluation *e, const char *file)
 
 /* ---- two views of each --------------------------------------------------------------------- */
 
-/* Vectors of all test images in both views, out (VIEWS, count, width). */
-static qkv_status view_vectors(const evaluation *e, qkv_batches *views, qkv_real *out)
+/* Vectors of views [from, to), BATCH or fewer, into their rows, and the images' numbers. */
+static qkv_status view_some(const evaluation *e, qkv_batches *views, size_t from, size_t to,
+                            qkv_real *rows, size_t *numbers)
 {
     qkv_pipeline *p = e->p;
-    size_t n = qkv_pixels_count(e->test), width = vector_width(p);
+    size_t width = vector_width(p);
+    const size_t shape[] = {to - from, qkv_pixels_height(e->test), qkv_pixels_width(e->test),
+                            qkv_pixels_channels(e->test)};
+    qkv_tape_reset(p->tape);
+    qkv_tape_mode(p->tape, false, false);
+    qkv_tensor *x = qkv_tensor_from(p->tape, NULL, 4, shape);
+    if (!x)
+        return qkv_tape_status(p->tape);
+    qkv_status status = qkv_batches_get(views, from, to - from, qkv_tensor_fill(x), NULL,
+                                        numbers + from);
+    const qkv_real *y = status ? NULL : qkv_data(p->tape, qkv_vit_vectors(p->model, p->tape, x));
+    if (y)
+        memcpy(rows + from * width, y, (to - from) * width * sizeof *y);
+    return status ? status : qkv_tape_status(p->tape);
+}
+
+/* Vectors of all test images in both views, out (VIEWS, count, width). Ranks share the work; rows,
+ * numbers: room for (VIEWS count) of both. */
+static qkv_status view_vectors(const evaluation *e, qkv_batches *views, qkv_real *rows,
+                               size_t *numbers, qkv_real *out)
+{
+    qkv_context *ctx = e->p->ctx;
+    size_t n = qkv_pixels_count(e->test), all = VIEWS * n, width = vector_width(e->p), from, to;
     qkv_status status = QKV_OK;
-    for (size_t begin = 0; begin < n && !status; begin += BATCH / VIEWS) {
-        size_t some = n - begin < BATCH / VIEWS ? n - begin : BATCH / VIEWS, numbers[BATCH];
-        const size_t shape[] = {VIEWS * some, qkv_pixels_height(e->test),
-                                qkv_pixels_width(e->test), qkv_pixels_channels(e->test)};
-        qkv_tape_reset(p->tape);
-        qkv_tape_mode(p->tape, false, false);
-        qkv_tensor *x = qkv_tensor_from(p->tape, NULL, 4, shape);
-        if (!x)
-            return qkv_tape_status(p->tape);
-        status = qkv_batches_get(views, VIEWS * begin, VIEWS * some, qkv_tensor_fill(x), NULL,
-                                 numbers);
-        const qkv_real *y =
-            status ? NULL : qkv_data(p->tape, qkv_vit_vectors(p->model, p->tape, x));
-        for (size_t i = 0; i < VIEWS * some && y; i++)
-            memcpy(out + (i % VIEWS * n + numbers[i]) * width, y + i * width, width * sizeof *y);
-        status = status ? status : qkv_tape_status(p->tape);
-    }
+    qkv__own_stretch(ctx, (all + BATCH - 1) / BATCH, &from, &to);
+    from *= BATCH;
+    to = to * BATCH < all ? to * BATCH : all;
+    for (size_t i = from; i < to && !status; i += BATCH)
+        status = view_some(e, views, i, to - i < BATCH ? to : i + BATCH, rows, numbers);
+    status = qkv__share_rows(ctx, status, rows, from, to, width * sizeof *rows);
+    if (!status)
+        status = qkv__share_rows(ctx, status, numbers, from, to, sizeof *numbers);
+    for (size_t i = 0; i < all && !status; i++)
+        memcpy(out + (i % VIEWS * n + numbers[i]) * width, rows + i * width, width * sizeof *out);
     return status;
 }
 
@@ -106,14 +123,16 @@ static qkv_status recall_views(const evaluation *e, qkv_metrics *out)
     qkv_recall_score s = {0};
     memcpy(o.mean, f->mean, sizeof o.mean);
     memcpy(o.std, f->std, sizeof o.std);
-    qkv_real *x = qkv_calloc(ctx, VIEWS * n, width * sizeof *x);
-    qkv_status status = x ? qkv_batches_create(&views, ctx, e->test, &o) : QKV_E_MEMORY;
+    qkv_real *x = qkv_calloc(ctx, 2 * VIEWS * n, width * sizeof *x);
+    size_t *numbers = qkv_calloc(ctx, VIEWS * n, sizeof *numbers);
+    qkv_status status = x && numbers ? qkv_batches_create(&views, ctx, e->test, &o) : QKV_E_MEMORY;
     if (!status)
-        status = view_vectors(e, views, x);
+        status = view_vectors(e, views, x + VIEWS * n * width, numbers, x);
     if (!status)
-        status = qkv_recall(e->p->tape, x, x + n * width, n, width, 1, &s);
+        status = qkv__recall(ctx, e->p->tape, x, x + n * width, n, width, 1, &s);
     qkv__recall_add(out, &s);
     qkv_batches_destroy(views);
+    qkv_free(ctx, numbers);
     qkv_free(ctx, x);
     return status;
 }
@@ -157,10 +176,10 @@ static qkv_status by_classes(evaluation *e, qkv_metrics *out)
     double knn = 0, vectors = 0, pixels = 0;
     qkv_status status = make_rows(e, width);
     if (!status)
-        status = qkv_embed_images(p->model, p->tape, e->test, NULL, n, false, e->test_x);
+        status = qkv__image_set_vectors(p->model, p->tape, e->test, NULL, n, false, e->test_x);
     if (!status && train)
-        status = qkv_embed_images(p->model, p->tape, e->train, NULL, train, false,
-                                  e->train_x);
+        status = qkv__image_set_vectors(p->model, p->tape, e->train, NULL, train, false,
+                                        e->train_x);
     if (!status)
         status = qkv_knn_accuracy(p->tape, e->test_x, e->test_c, n, train ? e->train_x : NULL,
                                   e->train_c, train, width, NEIGHBOURS, &knn);

@@ -1,7 +1,9 @@
 /* translate.c - translating lines of a text in memory, or of a file of any length. */
 #include <stdlib.h>
 
+#include "dist/map.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/ranks.h"
 #include "qkv/marian.h"
 #include "qkv/pipeline_text.h"
 #include "text/texts.h"
@@ -138,13 +140,29 @@ static qkv_status pipeline_translate(job *j, const char *text, size_t len, size_
     return status;
 }
 
-static void tell_choices(const job *j)
+/* A part for each rank: its searches. */
+static qkv_status searched_part(void *user, size_t part, double sums[2])
+{
+    const job *j = user;
+    qkv_beam_stats stats = qkv_beam_search_stats(j->search);
+    (void)part;
+    sums[0] = (double)stats.choices;
+    sums[1] = (double)stats.rows;
+    return QKV_OK;
+}
+
+static qkv_status tell_choices(job *j)
 {
     const qkv_marian_config *c = qkv_model_config(j->p->model);
-    qkv_beam_stats stats = qkv_beam_search_stats(j->search);
-    if (j->o.shortlist && stats.rows)
+    double sums[2] = {0, 0};
+    if (!j->o.shortlist)
+        return QKV_OK;
+    qkv_status status = qkv__dist_map_sum(j->p->ctx, (size_t)qkv_dist_size(j->p->ctx), 2,
+                                          searched_part, j, sums);
+    if (!status && sums[1] > 0)
         qkv__note(j->p->ctx, "the shortlist left %zu of %zu tokens on the average",
-                  stats.choices / stats.rows, c->vocab);
+                  (size_t)sums[0] / (size_t)sums[1], c->vocab);
+    return status;
 }
 
 /* Ends the call: says what was cut. */
@@ -154,7 +172,7 @@ static qkv_status translate_end(job *j, qkv_status status)
         qkv__note(j->p->ctx, "%zu lines were longer than the model can read: their ends are "
                   "missing", j->cut);
     if (!status)
-        tell_choices(j);
+        status = tell_choices(j);
     qkv_beam_search_destroy(j->search);
     return status;
 }
@@ -179,31 +197,39 @@ qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
     return translate_end(&j, status);
 }
 
-/* Lines of the file, translated as soon as there are enough. */
-static qkv_status translate_chunks(job *j, FILE *file, qkv_str *text)
+/* The next lines of the file; none at its end. */
+static qkv_status read_chunk(const job *j, FILE *file, qkv_str *text, size_t *lines)
 {
     char *line = NULL;
-    size_t room = 0, lines = 0;
-    qkv_status status = QKV_OK;
+    size_t room = 0;
     ssize_t len = 0;
-    while (!status && !j->stopped && len >= 0) {
+    while (*lines < j->o.lines && text->len < CHUNK_BYTES && len >= 0) {
         len = getline(&line, &room, file);
         if (len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n')
             line[--len - 1] = '\n';
         if (len >= 0) {
             qkv_str_add(text, line, (size_t)len);
-            lines++;
-        }
-        bool full = lines >= j->o.lines || text->len >= CHUNK_BYTES;
-        if (text->failed)
-            status = QKV_E_MEMORY;
-        else if (full || (len < 0 && lines)) {
-            status = pipeline_translate(j, text->data, text->len, lines);
-            qkv_str_clear(text);
-            lines = 0;
+            ++*lines;
         }
     }
     free(line);
+    return text->failed ? QKV_E_MEMORY : QKV_OK;
+}
+
+/* Lines of the file, which rank 0 reads, translated as soon as there are enough. */
+static qkv_status translate_chunks(job *j, FILE *file, qkv_str *text)
+{
+    qkv_status status = QKV_OK;
+    size_t lines;
+    do {
+        lines = 0;
+        qkv_str_clear(text);
+        if (qkv_dist_rank(j->p->ctx) == 0 && !j->stopped)
+            status = read_chunk(j, file, text, &lines);
+        status = qkv__share_lines(j->p->ctx, status, text, &lines);
+        if (!status && lines)
+            status = pipeline_translate(j, text->data, text->len, lines);
+    } while (!status && lines);
     return status;
 }
 

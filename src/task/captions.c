@@ -162,12 +162,12 @@ static qkv_status evaluate_captions(qkv_model *m, qkv_tape *t, const qkv_caption
     qkv_status status = selection_make(&e, ctx, d, qkv__limited(limit, qkv_pixels_count(d->images)),
                                        width);
     if (!status)
-        status = qkv_embed_images(m, t, d->images, e.images, e.n, false, e.x);
+        status = qkv__image_set_vectors(m, t, d->images, e.images, e.n, false, e.x);
     if (!status)
         status = qkv__field_vectors(m, t, d->captions, CAPTION, e.records, e.m, e.y);
     if (!status)
-        status = qkv_recall_many(t, e.x, e.n, e.y, e.begins, width,
-                                 exp(-(double)(scale ? *scale : 0)), out);
+        status = qkv__recall_many(ctx, t, e.x, e.n, e.y, e.begins, width,
+                                  exp(-(double)(scale ? *scale : 0)), out);
     selection_free(&e, ctx);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "task/common.h"
 #include "task/masking.h"
 #include "task/packed.h"
+#include "task/parts.h"
 
 enum { EVAL_ROWS = 4096, FIELDS = 3, LABEL = 2 }; /* ids in one evaluation batch; of a record */
 
@@ -106,38 +107,52 @@ static qkv_tensor *classify_loss(void *self, qkv_tape *t, const qkv_micro_batch 
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
-static qkv_status classify_evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t,
-                                          const int32_t *labels, int32_t *guesses, double *sum)
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    qkv__record_parts parts;
+    qkv__packed texts;          /* of the part at hand */
+    int32_t *labels, *guesses;  /* (count); of the part at hand */
+} scorer;
+
+/* out: the loss, then the guesses. */
+static qkv_status classify_part(void *user, size_t part, double *out)
 {
+    scorer *s = user;
+    qkv__packed *p = &s->texts;
+    size_t from = s->parts.begins[part], to = s->parts.begins[part + 1];
+    qkv__packed_clear(p);
+    for (size_t i = from; i < to; i++)
+        qkv__packed_record(p, s->parts.records, qkv__record_number(&s->parts, i), 2);
     if (p->failed)
         return QKV_E_MEMORY;
-    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
-    qkv__begin_inference(t);
-    qkv_tensor *y = classify_logits(p, m, t);
-    *sum += (double)qkv_item(
-        t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &p->sequences), &o));
-    qkv__packed_clear(p);
-    return qkv_tape_status(t);
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = s->guesses};
+    qkv__begin_inference(s->tape);
+    qkv_tensor *y = classify_logits(p, s->model, s->tape);
+    qkv_tensor *labels = qkv_tensor_ids(s->tape, s->labels + from, 1, &p->sequences);
+    *out = (double)qkv_item(s->tape, qkv_cross_entropy(s->tape, y, labels, &o));
+    for (size_t i = 0; i < to - from; i++)
+        out[1 + i] = s->guesses[i];
+    return qkv_tape_status(s->tape);
 }
 
-/* Fills in labels and guesses (count) of `count` records evenly over all. */
-static qkv_status classify_score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
-                                     int32_t *labels, int32_t *guesses, double *sum)
+/* guesses (count) of the scorer's records. */
+static qkv_status classify_score_all(scorer *s, qkv_context *ctx, int32_t *guesses, double *sum)
 {
-    qkv__packed texts = {.ctx = qkv_model_context(m)};
-    size_t total = qkv_records_count(r), done = 0;
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        size_t record = qkv__evenly(i, count, total);
-        qkv__packed_record(&texts, r, record, 2);
-        labels[i] = classify_label_of(r, record);
-        if (texts.rows < EVAL_ROWS && i + 1 < count)
-            continue;
-        status = classify_evaluate_batch(&texts, m, t, labels + done, guesses + done, sum);
-        done = i + 1;
-    }
-    qkv_tape_reset(t);
-    qkv__packed_free(&texts);
+    const size_t *begins = s->parts.begins;
+    size_t most = 0;
+    for (size_t i = 0; i < s->parts.parts; i++)
+        most = begins[i + 1] - begins[i] > most ? begins[i + 1] - begins[i] : most;
+    s->guesses = qkv_calloc(ctx, most, sizeof *s->guesses);
+    for (size_t i = 0; i < s->parts.count; i++)
+        s->labels[i] = classify_label_of(s->parts.records, qkv__record_number(&s->parts, i));
+    qkv_status status = !s->guesses ? QKV_E_MEMORY
+                                    : qkv__map_guesses(ctx, s->parts.parts, most, begins,
+                                                       s->parts.count, classify_part, s, guesses,
+                                                       sum);
+    qkv_tape_reset(s->tape);
+    qkv__packed_free(&s->texts);
+    qkv_free(ctx, s->guesses);
     return status;
 }
 
@@ -146,13 +161,18 @@ static qkv_status classify_evaluate_all(qkv_model *m, qkv_tape *t, const qkv_rec
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
-    size_t n = qkv_records_count(r), count = qkv__limited(limit, n);
+    size_t count = qkv__limited(limit, qkv_records_count(r));
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    scorer s = {.model = m, .tape = t, .parts = {.records = r, .count = count}, .labels = labels,
+                .texts.ctx = ctx};
     double sum = 0;
-    qkv_status status = labels ? classify_score_all(m, t, r, count, labels, guesses, &sum)
+    qkv_status status = labels ? qkv__record_parts_cut(&s.parts, ctx, 0, 2, EVAL_ROWS)
                                : QKV_E_MEMORY;
     if (!status)
+        status = classify_score_all(&s, ctx, guesses, &sum);
+    if (!status)
         *out = qkv__classify_score(guesses, labels, count, c->classes, sum);
+    qkv_free(ctx, s.parts.begins);
     qkv_free(ctx, labels);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "qkv/score.h"
 #include "task/common.h"
+#include "task/parts.h"
 
 static const qkv_vit_config *classify_images_config_of(const qkv_model *m)
 {
@@ -31,16 +32,28 @@ static qkv_tensor *classify_images_loss(void *self, qkv_tape *t, const qkv_micro
 
 /* ---- without training -------------------------------------------------------------------- */
 
-/* One batch: classes, guesses (n) and the sum of the losses, which is added. */
-static qkv_status classify_images_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
-                                                 const size_t *images, size_t n, int32_t *labels,
-                                                 int32_t *guesses, double *sum)
+/* An evaluation of images, a batch of them a part. */
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_pixels *pixels;
+    size_t count, batch;
+    size_t *images;            /* (count) */
+    int32_t *labels, *guesses; /* (count); (batch) */
+} scorer;
+
+/* out: the loss, then the guesses. */
+static qkv_status classify_images_part(void *user, size_t part, double *out)
 {
+    const scorer *s = user;
+    size_t from = part * s->batch, left = s->count - from, n = left < s->batch ? left : s->batch;
+    qkv_tape *t = s->tape;
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = s->guesses};
+    qkv_tensor *x = qkv__images_values(s->model, t, s->pixels, s->images + from, n);
+    qkv_tensor *labels = qkv_tensor_ids(t, s->labels + from, 1, &n);
+    *out = (double)qkv_item(t, qkv_cross_entropy(t, qkv_vit_logits(s->model, t, x), labels, &o));
     for (size_t i = 0; i < n; i++)
-        labels[i] = qkv_pixels_class(p, images[i]);
-    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
-    qkv_tensor *y = qkv_vit_logits(m, t, qkv__images_values(m, t, p, images, n));
-    *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &n), &o));
+        out[1 + i] = s->guesses[i];
     return qkv_tape_status(t);
 }
 
@@ -48,24 +61,33 @@ static qkv_status classify_images_evaluate_all(qkv_model *m, qkv_tape *t, const 
                                                size_t limit, qkv_classify_images_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t n = qkv_pixels_count(p), count = qkv__limited(limit, n), batch = qkv__images_batch(p);
-    size_t *images = qkv_malloc(ctx, count * sizeof *images);
-    int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
-    qkv_status status = images && labels ? QKV_OK : QKV_E_MEMORY;
+    size_t n = qkv_pixels_count(p);
+    scorer s = {.model = m, .tape = t, .pixels = p, .count = qkv__limited(limit, n),
+                .batch = qkv__images_batch(p)};
+    size_t count = s.count, parts = (count + s.batch - 1) / s.batch;
+    int32_t *guesses = qkv_calloc(ctx, count, sizeof *guesses);
+    s.images = qkv_calloc(ctx, count, sizeof *s.images);
+    s.labels = qkv_calloc(ctx, count, sizeof *s.labels);
+    s.guesses = qkv_calloc(ctx, s.batch, sizeof *s.guesses);
+    qkv_status status = guesses && s.images && s.labels && s.guesses ? QKV_OK : QKV_E_MEMORY;
     double sum = 0;
     *out = (qkv_classify_images_score){.images = count};
-    for (size_t i = 0; i < count && !status; i++)
-        images[i] = qkv__evenly(i, count, n);
-    for (size_t i = 0; i < count && !status; i += batch)
-        status = classify_images_evaluate_batch(m, t, p, images + i, count - i < batch ? count - i
-                                                : batch, labels + i, guesses + i, &sum);
+    for (size_t i = 0; i < count && !status; i++) {
+        s.images[i] = qkv__evenly(i, count, n);
+        s.labels[i] = qkv_pixels_class(p, s.images[i]);
+    }
+    if (!status)
+        status = qkv__map_guesses(ctx, parts, s.batch, NULL, count, classify_images_part, &s,
+                                  guesses, &sum);
     if (!status) {
-        out->accuracy = qkv_accuracy(guesses, labels, count);
+        out->accuracy = qkv_accuracy(guesses, s.labels, count);
         out->loss = sum / (double)count;
     }
     qkv_tape_reset(t);
-    qkv_free(ctx, images);
-    qkv_free(ctx, labels);
+    qkv_free(ctx, s.guesses);
+    qkv_free(ctx, s.labels);
+    qkv_free(ctx, s.images);
+    qkv_free(ctx, guesses);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* classify_series.c - choosing a class for a series. */
 #include "task/common.h"
+#include "task/parts.h"
 
 enum { EVAL_SERIES = 64 }; /* in one evaluation batch */
 
@@ -64,30 +65,48 @@ static qkv_tensor *classify_series_loss(void *self, qkv_tape *t, const qkv_micro
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* Series done .. of `count` evenly from all: their classes, guesses, and the sum of the losses. */
-static qkv_status score_series(qkv_model *m, qkv_tape *t, const qkv_series_set *s, size_t count,
-                               int32_t *labels, int32_t *guesses, double *sum)
-{
+/* An evaluation of `count` series, evenly from all, EVAL_SERIES of them a part. */
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_series_set *set;
+    size_t count;
     picked p;
-    qkv_context *ctx = qkv_model_context(m);
-    qkv_status status = pick_room(&p, ctx, EVAL_SERIES) ? QKV_OK : QKV_E_MEMORY;
-    for (size_t done = 0, n; done < count && !status; done += n) {
-        n = count - done < EVAL_SERIES ? count - done : EVAL_SERIES;
-        for (size_t i = 0; i < n; i++) {
-            pick_series(&p, i, s, qkv__evenly(done + i, count, s->count));
-            labels[done + i] = p.labels[i];
-        }
-        const qkv_series_batch in = {.data = p.data, .lengths = p.lengths, .count = n};
-        const qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM,
-                                             .row_argmax = guesses + done};
-        qkv__begin_inference(t);
-        qkv_tensor *y = qkv_series_class_logits(m, t, &in);
-        *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, p.labels, 1, &n),
-                                                      &o));
-        status = qkv_tape_status(t);
-    }
-    qkv_tape_reset(t);
-    pick_free(&p, ctx);
+} scorer;
+
+/* out: the loss, then the guesses. */
+static qkv_status classify_series_part(void *user, size_t part, double *out)
+{
+    scorer *s = user;
+    size_t from = part * EVAL_SERIES, left = s->count - from;
+    size_t n = left < EVAL_SERIES ? left : EVAL_SERIES;
+    int32_t guesses[EVAL_SERIES] = {0};
+    for (size_t i = 0; i < n; i++)
+        pick_series(&s->p, i, s->set, qkv__evenly(from + i, s->count, s->set->count));
+    const qkv_series_batch in = {.data = s->p.data, .lengths = s->p.lengths, .count = n};
+    const qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
+    qkv_tape *t = s->tape;
+    qkv__begin_inference(t);
+    qkv_tensor *y = qkv_series_class_logits(s->model, t, &in);
+    *out = (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, s->p.labels, 1, &n), &o));
+    for (size_t i = 0; i < n; i++)
+        out[1 + i] = guesses[i];
+    return qkv_tape_status(t);
+}
+
+/* Classes and guesses (count) of the series, and the sum of the losses. */
+static qkv_status score_series(scorer *s, int32_t *labels, int32_t *guesses, double *sum)
+{
+    qkv_context *ctx = qkv_model_context(s->model);
+    size_t parts = (s->count + EVAL_SERIES - 1) / EVAL_SERIES;
+    qkv_status status = pick_room(&s->p, ctx, EVAL_SERIES) ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < s->count; i++)
+        labels[i] = s->set->labels[qkv__evenly(i, s->count, s->set->count)];
+    if (!status)
+        status = qkv__map_guesses(ctx, parts, EVAL_SERIES, NULL, s->count, classify_series_part, s,
+                                  guesses, sum);
+    qkv_tape_reset(s->tape);
+    pick_free(&s->p, ctx);
     return status;
 }
 
@@ -123,8 +142,9 @@ qkv_status qkv_classify_series_evaluate(qkv_model *m, qkv_tape *t, const qkv_ser
     const qkv_series_config *c = qkv_model_config(m);
     size_t count = qkv__limited(limit, set->count);
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    scorer s = {.model = m, .tape = t, .set = set, .count = count};
     double sum = 0;
-    status = labels ? score_series(m, t, set, count, labels, guesses, &sum) : QKV_E_MEMORY;
+    status = labels ? score_series(&s, labels, guesses, &sum) : QKV_E_MEMORY;
     if (!status)
         *out = qkv__classify_score(guesses, labels, count, c->classes, sum);
     qkv_free(ctx, labels);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "qkv/score.h"
 #include "task/codes_evaluate.h"
 #include "task/common.h"
@@ -61,26 +62,32 @@ typedef struct {
     double perceptual;
     qkv_tape *t;
     const qkv_pixels *pixels;
-    size_t each;    /* numbers of an image */
-    size_t *met;    /* (codes) how often */
+    size_t count, each; /* images, evenly over all; numbers of one */
+    size_t codes;
+    double *met;    /* (codes) how often, in this rank's parts */
     uint8_t *bytes; /* (2, EVAL_BATCH, each): the true ones, the decoded ones */
-    double unlike, squares, ssim;
 } evaluation;
+enum { UNLIKE, SQUARES, SSIM, SUMS };
 
-static void add_images(evaluation *j, size_t n)
+static void add_images(const evaluation *j, size_t n, double sums[SUMS])
 {
     const uint8_t *a = j->bytes, *b = j->bytes + EVAL_BATCH * j->each;
     size_t height = qkv_pixels_height(j->pixels), width = qkv_pixels_width(j->pixels);
     for (size_t i = 0; i < n * j->each; i++)
-        j->squares += (a[i] - b[i]) * (a[i] - b[i]);
+        sums[SQUARES] += (a[i] - b[i]) * (a[i] - b[i]);
     for (size_t i = 0; i < n; i++)
-        j->ssim += qkv_ssim(a + i * j->each, b + i * j->each, height, width,
-                            qkv_pixels_channels(j->pixels));
+        sums[SSIM] += qkv_ssim(a + i * j->each, b + i * j->each, height, width,
+                               qkv_pixels_channels(j->pixels));
 }
 
-static qkv_status codes_evaluate_batch(evaluation *j, const size_t *images, size_t n)
+static qkv_status codes_part(void *user, size_t part, double *sums)
 {
+    evaluation *j = user;
+    size_t images[EVAL_BATCH], from = part * EVAL_BATCH, left = j->count - from;
+    size_t n = left < EVAL_BATCH ? left : EVAL_BATCH;
     qkv_tape *t = j->t;
+    for (size_t i = 0; i < n; i++)
+        images[i] = qkv__evenly(from + i, j->count, qkv_pixels_count(j->pixels));
     qkv__begin_inference(t);
     qkv_tensor *x = qkv__images_tensor(t, j->pixels, n);
     if (!x)
@@ -92,31 +99,42 @@ static qkv_status codes_evaluate_batch(evaluation *j, const size_t *images, size
     qkv_tensor *unlike = qkv__codes_unlike(j->lpips, j->perceptual, t, y, x, NULL);
     if (qkv_tape_status(t))
         return qkv_tape_status(t);
-    j->unlike += (double)n * (double)qkv_item(t, unlike);
+    sums[UNLIKE] = (double)n * (double)qkv_item(t, unlike);
     const int32_t *ids = qkv_data_ids(t, codes);
     for (size_t i = 0; ids && i < qkv_count(codes); i++)
         j->met[ids[i]]++;
     to_bytes(j->bytes, qkv_data(t, x), n * j->each);
     to_bytes(j->bytes + EVAL_BATCH * j->each, qkv_data(t, y), n * j->each);
-    add_images(j, n);
+    add_images(j, n, sums);
     return QKV_OK;
 }
 
-static void sum_up(const evaluation *j, size_t count, size_t codes, qkv_codes_score *out)
+/* A part for each rank: the codes that it met. */
+static qkv_status met_part(void *user, size_t part, double *met)
 {
-    double all = 0, entropy = 0, n = (double)count;
-    for (size_t k = 0; k < codes; k++) {
-        all += (double)j->met[k];
-        out->used += (j->met[k] > 0) / (double)codes;
+    const evaluation *j = user;
+    (void)part;
+    memcpy(met, j->met, j->codes * sizeof *met);
+    return QKV_OK;
+}
+
+/* met (codes) */
+static void sum_up(const evaluation *j, const double *sums, const double *met,
+                   qkv_codes_score *out)
+{
+    double all = 0, entropy = 0, n = (double)j->count;
+    for (size_t k = 0; k < j->codes; k++) {
+        all += met[k];
+        out->used += (met[k] > 0) / (double)j->codes;
     }
-    for (size_t k = 0; k < codes; k++)
-        if (j->met[k])
-            entropy -= (double)j->met[k] / all * log2((double)j->met[k] / all);
+    for (size_t k = 0; k < j->codes; k++)
+        if (met[k] > 0)
+            entropy -= met[k] / all * log2(met[k] / all);
     out->perplexity = exp2(entropy);
-    out->loss = j->unlike / n;
-    out->psnr = qkv_psnr(j->squares, n * (double)j->each);
-    out->ssim = j->ssim / n;
-    out->images = count;
+    out->loss = sums[UNLIKE] / n;
+    out->psnr = qkv_psnr(sums[SQUARES], n * (double)j->each);
+    out->ssim = sums[SSIM] / n;
+    out->images = j->count;
 }
 
 qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *lpips, double perceptual, qkv_tape *t,
@@ -131,20 +149,22 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *lpips, double perceptual,
     if (status)
         return status;
     const qkv_vqgan_config *c = qkv_model_config(m);
-    size_t n = qkv_pixels_count(pixels), count = qkv__limited(limit, n);
-    evaluation j = {.model = m, .lpips = lpips, .perceptual = perceptual, .t = t, .pixels = pixels};
+    size_t count = qkv__limited(limit, qkv_pixels_count(pixels));
+    evaluation j = {.model = m, .lpips = lpips, .perceptual = perceptual, .t = t, .pixels = pixels,
+                    .count = count, .codes = c->codes};
+    double sums[SUMS] = {0};
     j.each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels) * c->colors;
-    j.met = qkv_calloc(ctx, c->codes, sizeof *j.met);
+    j.met = qkv_calloc(ctx, 2 * c->codes, sizeof *j.met); /* this rank's, then all */
     j.bytes = qkv_malloc(ctx, 2 * EVAL_BATCH * j.each);
     status = j.met && j.bytes ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i += EVAL_BATCH) {
-        size_t images[EVAL_BATCH], b = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
-        for (size_t k = 0; k < b; k++)
-            images[k] = qkv__evenly(i + k, count, n);
-        status = codes_evaluate_batch(&j, images, b);
-    }
     if (!status)
-        sum_up(&j, count, c->codes, out);
+        status = qkv__dist_map_sum(ctx, (count + EVAL_BATCH - 1) / EVAL_BATCH, SUMS, codes_part,
+                                   &j, sums);
+    if (!status)
+        status = qkv__dist_map_sum(ctx, (size_t)qkv_dist_size(ctx), c->codes, met_part, &j,
+                                   j.met + c->codes);
+    if (!status)
+        sum_up(&j, sums, j.met + c->codes, out);
     qkv_tape_reset(t);
     qkv_free(ctx, j.bytes);
     qkv_free(ctx, j.met);
@@ -176,6 +196,29 @@ static bool is_nearest(const qkv_pixels *p, size_t image, const uint8_t *decoded
     return true;
 }
 
+typedef struct {
+    qkv_model *model;
+    qkv_tape *t;
+    const qkv_pixels *pixels;
+    size_t height, width, factor, each; /* of an image; pixels of a code; numbers of an image */
+    uint8_t *decoded;                   /* (each) */
+    int32_t *codes;
+} finding;
+
+/* *found: whether an image is the nearest to what its codes become. */
+static qkv_status find_part(void *user, size_t image, double *found)
+{
+    const finding *f = user;
+    qkv_status status = qkv_images_encode(f->model, f->t, qkv_pixels_data(f->pixels, image), 1,
+                                          f->height, f->width, f->codes);
+    if (!status)
+        status = qkv_images_decode(f->model, f->t, f->codes, 1, f->height / f->factor,
+                                   f->width / f->factor, f->decoded);
+    if (!status)
+        *found = is_nearest(f->pixels, image, f->decoded, f->each);
+    return status;
+}
+
 qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double *share)
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES))
@@ -185,23 +228,19 @@ qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, d
     qkv_status status = qkv__codes_check(m, pixels, "held-out");
     if (status)
         return status;
-    size_t height = qkv_pixels_height(pixels), width = qkv_pixels_width(pixels);
-    size_t factor = qkv_vqgan_factor(m), rows = height / factor, columns = width / factor;
-    size_t each = height * width * qkv_pixels_channels(pixels), n = qkv_pixels_count(pixels);
-    size_t found = 0;
-    uint8_t *decoded = qkv_malloc(ctx, each);
-    int32_t *codes = qkv_calloc(ctx, rows, columns * sizeof *codes);
-    status = decoded && codes ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < n && !status; i++) {
-        status = qkv_images_encode(m, t, qkv_pixels_data(pixels, i), 1, height, width, codes);
-        if (!status)
-            status = qkv_images_decode(m, t, codes, 1, rows, columns, decoded);
-        if (!status)
-            found += is_nearest(pixels, i, decoded, each);
-    }
-    *share = status ? 0 : (double)found / (double)n;
-    qkv_free(ctx, codes);
-    qkv_free(ctx, decoded);
+    size_t n = qkv_pixels_count(pixels);
+    double found = 0;
+    finding f = {.model = m, .t = t, .pixels = pixels, .height = qkv_pixels_height(pixels),
+                 .width = qkv_pixels_width(pixels), .factor = qkv_vqgan_factor(m)};
+    f.each = f.height * f.width * qkv_pixels_channels(pixels);
+    f.decoded = qkv_malloc(ctx, f.each);
+    f.codes = qkv_calloc(ctx, f.height / f.factor, f.width / f.factor * sizeof *f.codes);
+    status = f.decoded && f.codes ? QKV_OK : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dist_map_sum(ctx, n, 1, find_part, &f, &found);
+    *share = status ? 0 : found / (double)n;
+    qkv_free(ctx, f.codes);
+    qkv_free(ctx, f.decoded);
     return status;
 }
 
@@ -211,28 +250,33 @@ typedef struct {
     qkv_model *model, *lpips;
     qkv_tape *t;
     const qkv_pixels *pixels;
-    size_t each;       /* numbers of an image */
+    size_t each, batch, features; /* numbers of an image; images of a part; numbers of a row */
     uint8_t *bytes[2]; /* (batch, each): the true ones, the decoded ones */
     int32_t *codes;
-    qkv_frechet *frechet;
-    double unlike;
 } comparing;
 
-/* Those bytes as a network sees them; what it makes of each image, on the mean, is kept. */
-static qkv_tensor *codes_evaluate_look_at(comparing *c, size_t n, bool decoded)
+/* Those bytes as a network sees them; rows (n, features): what it makes of each image, on the
+ * mean. */
+static qkv_tensor *codes_evaluate_look_at(const comparing *c, size_t n, bool decoded, double *rows)
 {
     qkv_tensor *x = qkv__images_tensor(c->t, c->pixels, n);
     if (x)
         from_bytes(qkv_tensor_fill(x), c->bytes[decoded], qkv_count(x));
     qkv_tensor *features = qkv_perceptual_features(c->lpips, c->t, x);
     const qkv_tensor *means = qkv_mean_axis(c->t, qkv_mean_axis(c->t, features, 1), 1);
-    if (means)
-        qkv_frechet_add(c->frechet, decoded, qkv_data(c->t, means), n);
+    const qkv_real *from = means ? qkv_data(c->t, means) : NULL;
+    for (size_t i = 0; from && i < n * c->features; i++)
+        rows[i] = (double)from[i];
     return x;
 }
 
-static qkv_status compare_batch(comparing *c, size_t first, size_t n)
+/* out: how unlike they look in sum, then a row of each of the part's images, then of each decoded
+ * one. */
+static qkv_status compare_part(void *user, size_t part, double *out)
 {
+    const comparing *c = user;
+    size_t first = part * c->batch, left = qkv_pixels_count(c->pixels) - first;
+    size_t n = left < c->batch ? left : c->batch;
     size_t height = qkv_pixels_height(c->pixels), width = qkv_pixels_width(c->pixels);
     size_t factor = qkv_vqgan_factor(c->model);
     for (size_t i = 0; i < n; i++)
@@ -245,25 +289,48 @@ static qkv_status compare_batch(comparing *c, size_t first, size_t n)
     if (status)
         return status;
     qkv_tape_mode(c->t, false, false);
-    qkv_tensor *x = codes_evaluate_look_at(c, n, false), *y = codes_evaluate_look_at(c, n, true);
+    qkv_tensor *x = codes_evaluate_look_at(c, n, false, out + 1);
+    qkv_tensor *y = codes_evaluate_look_at(c, n, true, out + 1 + n * c->features);
     qkv_tensor *unlike = qkv_perceptual_distance(c->lpips, c->t, y, x);
-    c->unlike += (double)n * (double)qkv_item(c->t, unlike);
+    *out = (double)n * (double)qkv_item(c->t, unlike);
     status = qkv_tape_status(c->t);
     qkv_tape_reset(c->t);
     return status;
 }
 
-static qkv_status codes_evaluate_prepare(comparing *c, qkv_context *ctx, size_t batch,
-                                         size_t features)
+/* Adds a part's rows (2, n, C) of both sides; room (C). */
+static void add_rows(qkv_frechet *f, const double *rows, size_t n, size_t C, qkv_real *room)
 {
-    size_t factor = qkv_vqgan_factor(c->model);
-    size_t codes = c->each / (factor * factor * qkv_pixels_channels(c->pixels));
-    c->bytes[0] = qkv_malloc(ctx, batch * c->each);
-    c->bytes[1] = qkv_malloc(ctx, batch * c->each);
-    c->codes = qkv_calloc(ctx, batch, codes * sizeof *c->codes);
-    return c->bytes[0] && c->bytes[1] && c->codes
-               ? qkv_frechet_create(&c->frechet, ctx, features)
-               : QKV_E_MEMORY;
+    for (size_t i = 0; i < 2 * n; i++) {
+        for (size_t k = 0; k < C; k++)
+            room[k] = (qkv_real)rows[i * C + k];
+        qkv_frechet_add(f, i >= n, room, 1);
+    }
+}
+
+/* Compares part by part. */
+static qkv_status compare_all(comparing *c, qkv_context *ctx, qkv_codes_likeness *out)
+{
+    size_t width = 1 + 2 * c->batch * c->features, count = out->images;
+    size_t parts = (count + c->batch - 1) / c->batch;
+    double *all = qkv_calloc(ctx, parts + 1, width * sizeof *all), unlike = 0;
+    qkv_real *room = qkv_calloc(ctx, c->features, sizeof *room);
+    qkv_frechet *f = NULL;
+    qkv_status status = all && room ? qkv_frechet_create(&f, ctx, c->features) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dist_map(ctx, parts, width, compare_part, c, all);
+    for (size_t i = 0; i < parts && !status; i++) {
+        size_t left = count - i * c->batch, n = left < c->batch ? left : c->batch;
+        unlike += all[i * width];
+        add_rows(f, all + i * width + 1, n, c->features, room);
+    }
+    if (!status)
+        status = qkv_frechet_distance(f, &out->frechet);
+    out->lpips = unlike / (double)count;
+    qkv_frechet_destroy(f);
+    qkv_free(ctx, room);
+    qkv_free(ctx, all);
+    return status;
 }
 
 qkv_status qkv_codes_compare(qkv_model *m, qkv_model *lpips, qkv_tape *t,
@@ -280,23 +347,20 @@ qkv_status qkv_codes_compare(qkv_model *m, qkv_model *lpips, qkv_tape *t,
     if (status)
         return status;
     const qkv_perceptual_config *of_perceptual = qkv_model_config(lpips);
-    size_t count = qkv_pixels_count(pixels);
     size_t area = qkv_pixels_height(pixels) * qkv_pixels_width(pixels);
     size_t batch = area < MOST_PIXELS / EVAL_BATCH ? EVAL_BATCH : MOST_PIXELS / area;
     comparing c = {.model = m, .lpips = lpips, .t = t, .pixels = pixels,
                    .each = area * qkv_pixels_channels(pixels)};
-    batch = batch ? batch : 1;
-    out->features = of_perceptual->channels.item[of_perceptual->channels.count - 1];
-    out->images = count;
-    status = codes_evaluate_prepare(&c, ctx, batch, out->features);
-    for (size_t i = 0; i < count && !status; i += batch)
-        status = compare_batch(&c, i, count - i < batch ? count - i : batch);
-    if (!status)
-        status = qkv_frechet_distance(c.frechet, &out->frechet);
-    out->lpips = c.unlike / (double)count;
-    qkv_frechet_destroy(c.frechet);
+    size_t factor = qkv_vqgan_factor(m);
+    c.batch = batch ? batch : 1;
+    c.features = of_perceptual->channels.item[of_perceptual->channels.count - 1];
+    out->features = c.features;
+    out->images = qkv_pixels_count(pixels);
+    c.bytes[0] = qkv_malloc(ctx, 2 * c.batch * c.each);
+    c.bytes[1] = c.bytes[0] + c.batch * c.each;
+    c.codes = qkv_calloc(ctx, c.batch, area / (factor * factor) * sizeof *c.codes);
+    status = c.bytes[0] && c.codes ? compare_all(&c, ctx, out) : QKV_E_MEMORY;
     qkv_free(ctx, c.codes);
-    qkv_free(ctx, c.bytes[1]);
     qkv_free(ctx, c.bytes[0]);
     return status;
 }

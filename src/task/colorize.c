@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "qkv/color.h"
 #include "qkv/score.h"
 #include "task/common.h"
@@ -167,6 +168,7 @@ static qkv_tensor *colorize_loss(void *self, qkv_tape *t, const qkv_micro_batch 
 typedef struct {
     double none, hints, mean, nearest;
 } errors;
+enum { ERRORS = sizeof(errors) / sizeof(double) };
 
 static double squared(const qkv_real *lab, double a, double b)
 {
@@ -221,14 +223,17 @@ static const qkv_real *predict(qkv_model *m, qkv_tape *t, qkv_real *in, size_t B
 
 /* Which images: `count`, evenly over all; and memory for a batch. */
 typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
     const qkv_pixels *images;
     size_t count;
     qkv_real *in, *lab;
 } evaluated;
 
-static qkv_status colorize_evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j,
-                                          size_t done, size_t B, errors *sum)
+static qkv_status colorize_evaluate_batch(const evaluated *j, size_t done, size_t B, errors *sum)
 {
+    qkv_model *m = j->model;
+    qkv_tape *t = j->tape;
     const qkv_pixelwise_config *c = qkv_model_config(m);
     size_t pixels = c->trunk.image * c->trunk.image, all = qkv_pixels_count(j->images);
     size_t n = cells(c) * cells(c), hints = n < QKV_COLORIZE_HINTS ? n : QKV_COLORIZE_HINTS;
@@ -257,6 +262,17 @@ static qkv_status colorize_evaluate_batch(qkv_model *m, qkv_tape *t, const evalu
     return ab ? QKV_OK : qkv_tape_status(t);
 }
 
+static qkv_status colorize_part(void *user, size_t part, double *out)
+{
+    const evaluated *j = user;
+    size_t from = part * EVAL_IMAGES, left = j->count - from;
+    errors sum = {0};
+    qkv_status status = colorize_evaluate_batch(j, from, left < EVAL_IMAGES ? left : EVAL_IMAGES,
+                                                &sum);
+    memcpy(out, &sum, sizeof sum);
+    return status;
+}
+
 static qkv_status check_images(const qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
@@ -282,15 +298,16 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *im
     const qkv_pixelwise_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
     size_t all = qkv_pixels_count(images), pixels = c->trunk.image * c->trunk.image;
-    evaluated j = {.images = images, .count = qkv__limited(limit, all)};
-    errors sum = {0};
+    evaluated j = {.model = m, .tape = t, .images = images, .count = qkv__limited(limit, all)};
+    errors sum;
+    double sums[ERRORS] = {0};
     j.in = qkv_malloc(ctx, EVAL_IMAGES * pixels * IN * sizeof *j.in);
     j.lab = qkv_malloc(ctx, EVAL_IMAGES * pixels * 3 * sizeof *j.lab);
     status = j.in && j.lab ? QKV_OK : QKV_E_MEMORY;
-    for (size_t done = 0, B; done < j.count && !status; done += B) {
-        B = j.count - done < EVAL_IMAGES ? j.count - done : EVAL_IMAGES;
-        status = colorize_evaluate_batch(m, t, &j, done, B, &sum);
-    }
+    if (!status)
+        status = qkv__dist_map_sum(ctx, (j.count + EVAL_IMAGES - 1) / EVAL_IMAGES, ERRORS,
+                                   colorize_part, &j, sums);
+    memcpy(&sum, sums, sizeof sum);
     qkv_tape_reset(t);
     qkv_free(ctx, j.in);
     qkv_free(ctx, j.lab);

@@ -85,7 +85,7 @@ static qkv_status evaluate_pairs(qkv_model *m, qkv_tape *t, const qkv_records *r
     for (size_t side = 0; side < SIDES && !status; side++)
         status = qkv__field_vectors(m, t, r, side, NULL, n, x + side * n * width);
     if (!status)
-        status = qkv_recall(t, x, x + n * width, n, width, o->temperature, out);
+        status = qkv__recall(ctx, t, x, x + n * width, n, width, o->temperature, out);
     qkv_free(ctx, x);
     return status;
 }

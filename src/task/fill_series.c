@@ -1,7 +1,9 @@
 /* fill_series.c - learning to fill in what is missing of a series: known values are hidden and
  * predicted; evaluated beside linear interpolation and the last value. */
 #include <math.h>
+#include <string.h>
 
+#include "dist/map.h"
 #include "task/common.h"
 #include "task/gaps.h"
 
@@ -88,11 +90,11 @@ static qkv_tensor *fill_loss(void *self, qkv_tape *t, const qkv_micro_batch *par
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* Sums over hidden values; those named loss in standard deviations. */
+/* Sums over hidden values, and how many they are; those named loss in standard deviations. */
 typedef struct {
-    double loss, mse, mae, line, last, line_loss, last_loss;
-    size_t values;
+    double loss, mse, mae, line, last, line_loss, last_loss, values;
 } fill_sums;
+enum { FILL_SUMS = sizeof(fill_sums) / sizeof(double) };
 
 /* Each column filled with the value before, or the first. */
 static void fill_with_last(qkv_real *column, size_t rows, size_t stride, qkv_real otherwise)
@@ -135,44 +137,67 @@ static void add_fill_errors(fill_sums *s, const qkv_model *m, const qkv_real *fu
     }
 }
 
-static qkv_status evaluate_gapped(qkv_model *m, qkv_tape *t, gapped *g, size_t count,
-                                  qkv_real *line, qkv_real *last, fill_sums *s)
+/* Windows 0 .. of `all`, each a quarter of its rows behind the one before: `count` of them, evenly
+ * over all. */
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_series *series;
+    size_t count, all;
+    gapped g;
+    qkv_real *line, *last; /* (rows, columns) */
+} fill_scorer;
+
+static qkv_status evaluate_gapped(fill_scorer *j, size_t count, fill_sums *sums)
 {
-    const qkv_series_config *c = qkv_model_config(m);
+    const qkv_series_config *c = qkv_model_config(j->model);
+    const gapped *g = &j->g;
     size_t size = c->rows * c->columns;
-    qkv__begin_inference(t);
+    qkv__begin_inference(j->tape);
     const qkv_series_batch in = {.data = g->data, .count = count};
-    const qkv_real *y = qkv_data(t, qkv_series_fill(m, t, &in));
+    const qkv_real *y = qkv_data(j->tape, qkv_series_fill(j->model, j->tape, &in));
     for (size_t i = 0; i < count && y; i++) {
         for (size_t k = 0; k < size; k++)
-            line[k] = last[k] = g->data[i][k];
-        add_fill_errors(s, m, g->full[i], g->data[i], y + i * size, line, last);
+            j->line[k] = j->last[k] = g->data[i][k];
+        add_fill_errors(sums, j->model, g->full[i], g->data[i], y + i * size, j->line, j->last);
     }
-    return qkv_tape_status(t);
+    return qkv_tape_status(j->tape);
 }
 
-/* Windows 0 .. of `all`, each a quarter of its rows behind the one before. */
-static qkv_status evaluate_fill(qkv_model *m, qkv_tape *t, const qkv_series *series, size_t count,
-                                size_t all, fill_sums *s)
+static qkv_status fill_part(void *user, size_t part, double *out)
 {
-    qkv_context *ctx = qkv_model_context(m);
-    const qkv_series_config *c = qkv_model_config(m);
-    size_t size = c->rows * c->columns, step = c->rows / STRIDES ? c->rows / STRIDES : 1;
-    gapped g = make_gapped(ctx, c, EVAL_WINDOWS);
-    qkv_real *room = qkv_calloc(ctx, 2 * size, sizeof *room);
-    qkv_status status = room && is_made(&g) ? QKV_OK : QKV_E_MEMORY;
-    for (size_t done = 0, n; done < count && !status; done += n) {
-        n = count - done < EVAL_WINDOWS ? count - done : EVAL_WINDOWS;
-        for (size_t i = 0; i < n; i++) {
-            size_t at = qkv__evenly(done + i, count, all);
-            g.full[i] = series->data + at * step * c->columns;
-            (void)qkv__gaps_hide(c, EVAL_SEED, at, g.full[i], c->rows, g.rows + i * size);
-        }
-        status = evaluate_gapped(m, t, &g, n, room, room + size, s);
+    fill_scorer *j = user;
+    const qkv_series_config *c = qkv_model_config(j->model);
+    size_t step = c->rows / STRIDES ? c->rows / STRIDES : 1, from = part * EVAL_WINDOWS;
+    size_t n = j->count - from < EVAL_WINDOWS ? j->count - from : EVAL_WINDOWS;
+    fill_sums sums = {0};
+    for (size_t i = 0; i < n; i++) {
+        size_t at = qkv__evenly(from + i, j->count, j->all);
+        j->g.full[i] = j->series->data + at * step * c->columns;
+        (void)qkv__gaps_hide(c, EVAL_SEED, at, j->g.full[i], c->rows,
+                             j->g.rows + i * c->rows * c->columns);
     }
-    qkv_tape_reset(t);
-    qkv_free(ctx, room);
-    free_gapped(&g, ctx);
+    qkv_status status = evaluate_gapped(j, n, &sums);
+    memcpy(out, &sums, sizeof sums);
+    return status;
+}
+
+static qkv_status evaluate_fill(fill_scorer *j, fill_sums *sums)
+{
+    qkv_context *ctx = qkv_model_context(j->model);
+    const qkv_series_config *c = qkv_model_config(j->model);
+    size_t size = c->rows * c->columns, parts = (j->count + EVAL_WINDOWS - 1) / EVAL_WINDOWS;
+    double all[FILL_SUMS] = {0};
+    j->g = make_gapped(ctx, c, EVAL_WINDOWS);
+    j->line = qkv_calloc(ctx, 2 * size, sizeof *j->line);
+    j->last = j->line + size;
+    qkv_status status = j->line && is_made(&j->g) ? QKV_OK : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dist_map_sum(ctx, parts, FILL_SUMS, fill_part, j, all);
+    memcpy(sums, all, sizeof all);
+    qkv_tape_reset(j->tape);
+    qkv_free(ctx, j->line);
+    free_gapped(&j->g, ctx);
     return status;
 }
 
@@ -203,12 +228,14 @@ qkv_status qkv_fill_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series
     size_t all = (series->rows - c->rows) / step + 1, count = limit / c->rows;
     fill_sums s = {0};
     count = limit ? qkv__limited(count ? count : 1, all) : all;
-    status = evaluate_fill(m, t, series, count, all, &s);
-    double n = s.values ? (double)s.values : 1;
+    fill_scorer j = {.model = m, .tape = t, .series = series, .count = count, .all = all};
+    status = evaluate_fill(&j, &s);
+    double n = s.values > 0 ? s.values : 1;
     double naive = fmin(s.line_loss, s.last_loss);
     *out = (qkv_fill_score){.loss = s.loss / n, .mse = s.mse / n, .mae = s.mae / n,
                             .interpolation = s.line / n, .last = s.last / n,
-                            .ratio = naive > 0 ? s.loss / naive : 1, .values = s.values,
+                            .ratio = naive > 0 ? s.loss / naive : 1,
+                            .values = (size_t)s.values,
                             .rows = count * c->rows, .all = all * c->rows};
     return status;
 }

@@ -1,7 +1,9 @@
 /* forecast.c - predicting the rows behind a window of rows, and evaluating that beside the naive
  * forecasts: the last row again, and the row of a season before. */
 #include <math.h>
+#include <string.h>
 
+#include "dist/map.h"
 #include "task/common.h"
 
 enum { EVAL_WINDOWS = 64, SEASONS = 4096, SEASON_ROWS = 65536 };
@@ -153,6 +155,7 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
 typedef struct {
     double loss, mse, mae, persistence, seasonal, persistence_loss, seasonal_loss;
 } sums;
+enum { SUMS = sizeof(sums) / sizeof(double) };
 
 /* The window that starts at `at` was forecast as y (horizon, targets). season 0: not known. */
 static void add_errors(sums *sum, const qkv_model *m, const qkv_series *s, size_t at,
@@ -182,29 +185,42 @@ static void add_errors(sums *sum, const qkv_model *m, const qkv_series *s, size_
 
 /* Windows start, start + .. of the series: `count` of them, evenly over `total`. */
 typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_series *series;
     size_t start, count, total, season;
 } evaluated;
 
-static qkv_status evaluate_windows(qkv_model *m, qkv_tape *t, const qkv_series *s,
-                                   const evaluated *w, sums *sum)
+static qkv_status score_windows(void *user, size_t part, double *out)
 {
-    const qkv_forecast_config *c = qkv_model_config(m);
+    const evaluated *w = user;
+    const qkv_series *s = w->series;
+    const qkv_forecast_config *c = qkv_model_config(w->model);
     const qkv_real *windows[EVAL_WINDOWS];
-    size_t at[EVAL_WINDOWS];
-    for (size_t done = 0, B; done < w->count; done += B) {
-        B = w->count - done < EVAL_WINDOWS ? w->count - done : EVAL_WINDOWS;
-        for (size_t i = 0; i < B; i++) {
-            at[i] = w->start + (done + i) * w->total / w->count;
-            windows[i] = s->data + at[i] * s->columns;
-        }
-        qkv__begin_inference(t);
-        const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, windows, B));
-        if (!y)
-            return qkv_tape_status(t);
-        for (size_t i = 0; i < B; i++)
-            add_errors(sum, m, s, at[i], y + i * c->horizon * c->targets, w->season);
+    size_t at[EVAL_WINDOWS], from = part * EVAL_WINDOWS;
+    size_t B = w->count - from < EVAL_WINDOWS ? w->count - from : EVAL_WINDOWS;
+    sums sum = {0};
+    for (size_t i = 0; i < B; i++) {
+        at[i] = w->start + (from + i) * w->total / w->count;
+        windows[i] = s->data + at[i] * s->columns;
     }
-    return QKV_OK;
+    qkv__begin_inference(w->tape);
+    const qkv_real *y = qkv_data(w->tape, qkv_forecast_forward(w->model, w->tape, windows, B));
+    for (size_t i = 0; i < B && y; i++)
+        add_errors(&sum, w->model, s, at[i], y + i * c->horizon * c->targets, w->season);
+    memcpy(out, &sum, sizeof sum);
+    return qkv_tape_status(w->tape);
+}
+
+static qkv_status evaluate_windows(evaluated *w, sums *sum)
+{
+    double all[SUMS] = {0};
+    qkv_status status = qkv__dist_map_sum(qkv_model_context(w->model),
+                                          (w->count + EVAL_WINDOWS - 1) / EVAL_WINDOWS, SUMS,
+                                          score_windows, w, all);
+    memcpy(sum, all, sizeof all);
+    qkv_tape_reset(w->tape);
+    return status;
 }
 
 static qkv_status check_series(const qkv_model *m, const qkv_series *s, const char *what)
@@ -232,15 +248,15 @@ qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *se
         return status;
     const qkv_forecast_config *c = qkv_model_config(m);
     bool known = c->season && series->rows >= qkv_forecast_lead(c) + c->horizon;
-    evaluated w = {.start = known ? qkv_forecast_lead(c) - c->context : 0,
+    evaluated w = {.model = m, .tape = t, .series = series,
+                   .start = known ? qkv_forecast_lead(c) - c->context : 0,
                    .season = known ? c->season : 0};
     w.total = series->rows - c->context - c->horizon - w.start + 1;
     w.count = limit && limit / c->horizon < w.total ? limit / c->horizon : w.total;
     w.count = w.count ? w.count : 1;
     sums sum = {0};
-    status = evaluate_windows(m, t, series, &w, &sum);
+    status = evaluate_windows(&w, &sum);
     double n = (double)(w.count * c->horizon * c->targets), naive = sum.persistence_loss;
-    qkv_tape_reset(t);
     if (known && sum.seasonal_loss < naive)
         naive = sum.seasonal_loss;
     *out = (qkv_forecast_score){.loss = sum.loss / n, .mse = sum.mse / n, .mae = sum.mae / n,

@@ -5,6 +5,7 @@
 #include "task/common.h"
 #include "task/masking.h"
 #include "task/packed.h"
+#include "task/parts.h"
 
 enum { EVAL_ROWS = 4096 };                       /* ids in one evaluation batch */
 static const uint64_t EVAL_SEED = 0x6D61736B65640ull; /* all models are asked the same words */
@@ -141,36 +142,49 @@ static qkv_tensor *mlm_loss(void *self, qkv_tape *t, const qkv_micro_batch *part
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
+enum { LOSS, WORDS, RIGHT, IDS, SUMS }; /* of a part */
+
 typedef struct {
     qkv_model *model;
     qkv_tape *tape;
-    batch b;
+    const qkv__masking *masking;
+    qkv__record_parts parts;
+    batch b; /* the part at hand */
     int32_t *guesses;
     size_t room;
-    double loss;
-    size_t words, right, ids;
 } evaluation;
 
-static qkv_status mlm_evaluate_batch(evaluation *j)
+/* Fills b with the part's texts, words hidden. */
+static bool mlm_read_part(evaluation *j, size_t part)
 {
     batch *b = &j->b;
-    qkv_context *ctx = b->texts.ctx;
-    if (b->texts.failed)
-        return QKV_E_MEMORY;
-    if (!qkv__grow(ctx, &j->guesses, &j->room, b->rows_room, sizeof *j->guesses))
+    mlm_clear(b);
+    for (size_t i = j->parts.begins[part]; i < j->parts.begins[part + 1]; i++) {
+        size_t record = qkv__record_number(&j->parts, i), begin = b->texts.rows;
+        qkv__packed_record(&b->texts, j->parts.records, record, 1);
+        if (!hide(b, j->masking, record, begin))
+            return false;
+    }
+    return qkv__grow(b->texts.ctx, &j->guesses, &j->room, b->rows_room, sizeof *j->guesses);
+}
+
+static qkv_status mlm_evaluate_part(void *user, size_t part, double *sums)
+{
+    evaluation *j = user;
+    const batch *b = &j->b;
+    if (!mlm_read_part(j, part))
         return QKV_E_MEMORY;
     if (b->hidden) {
         qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guesses};
         qkv__begin_inference(j->tape);
-        j->loss += (double)qkv_item(j->tape, mlm_batch_loss(b, j->model, j->tape, &o));
+        sums[LOSS] = (double)qkv_item(j->tape, mlm_batch_loss(b, j->model, j->tape, &o));
         if (qkv_tape_status(j->tape))
             return qkv_tape_status(j->tape);
     }
     for (size_t i = 0; i < b->hidden; i++)
-        j->right += j->guesses[i] == b->targets[i];
-    j->words += b->hidden;
-    j->ids += b->texts.rows;
-    mlm_clear(b);
+        sums[RIGHT] += j->guesses[i] == b->targets[i];
+    sums[WORDS] = (double)b->hidden;
+    sums[IDS] = (double)b->texts.rows;
     return QKV_OK;
 }
 
@@ -184,42 +198,30 @@ static size_t evaluated(const qkv_records *r, size_t limit)
     return some ? some : 1;
 }
 
-static qkv_status evaluate_records(evaluation *j, const qkv_records *r, const qkv__masking *m,
-                                   size_t limit)
-{
-    size_t count = evaluated(r, limit), total = qkv_records_count(r);
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        size_t record = qkv__evenly(i, count, total);
-        size_t begin = j->b.texts.rows;
-        qkv__packed_record(&j->b.texts, r, record, 1);
-        if (!hide(&j->b, m, record, begin))
-            status = QKV_E_MEMORY;
-        if (!status && (j->b.texts.rows >= EVAL_ROWS || i + 1 == count))
-            status = mlm_evaluate_batch(j);
-    }
-    return status;
-}
-
 static qkv_status mlm_evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                     const qkv__masking *masking, size_t limit, qkv_mlm_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    evaluation j = {.model = m, .tape = t, .b.texts.ctx = ctx};
+    evaluation j = {.model = m, .tape = t, .masking = masking, .b.texts.ctx = ctx,
+                    .parts = {.records = records, .count = evaluated(records, limit)}};
+    double sums[SUMS] = {0};
     *out = (qkv_mlm_score){0};
-    qkv_status status = evaluate_records(&j, records, masking, limit);
-    if (!status && !j.words)
+    qkv_status status = qkv__record_parts_cut(&j.parts, ctx, 0, 1, EVAL_ROWS);
+    if (!status)
+        status = qkv__dist_map_sum(ctx, j.parts.parts, SUMS, mlm_evaluate_part, &j, sums);
+    if (!status && !(sums[WORDS] > 0))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no word was hidden: the text is too short");
     if (!status) {
-        out->loss = j.loss / (double)j.words;
+        out->loss = sums[LOSS] / sums[WORDS];
         out->perplexity = exp(out->loss);
-        out->accuracy = (double)j.right / (double)j.words;
-        out->words = j.words;
-        out->tokens = j.ids;
+        out->accuracy = sums[RIGHT] / sums[WORDS];
+        out->words = (size_t)sums[WORDS];
+        out->tokens = (size_t)sums[IDS];
     }
     qkv_tape_reset(t);
     free_batch(&j.b);
     qkv_free(ctx, j.guesses);
+    qkv_free(ctx, j.parts.begins);
     return status;
 }
 

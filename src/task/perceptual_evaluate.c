@@ -2,6 +2,7 @@
  * themselves the more they are blurred, or the more noise lies over them. */
 #include <math.h>
 
+#include "dist/map.h"
 #include "task/common.h"
 #include "task/perceptual.h"
 
@@ -17,6 +18,7 @@ const double *qkv_perceptual_noises(void) { return noise_stds; }
 typedef struct {
     qkv_model *model;
     qkv_tape *t;
+    const qkv_pixels *pixels;
     size_t height, width, count; /* count: numbers of an image */
     qkv_real *x, *y, *half;      /* (count) each: an image, a changed one, one half changed */
 } evaluation;
@@ -91,19 +93,34 @@ static qkv_status rank(const evaluation *j, change_fn *change, const double *str
     return QKV_OK;
 }
 
+/* ranks: whether blurs of the image rank, and noises. */
+static qkv_status perceptual_part(void *user, size_t image, double ranks[2])
+{
+    static const double half[] = {0.5, 0.5, 0.5}; /* mean and standard deviation: to [-1, 1] */
+    const evaluation *j = user;
+    bool by_blur = false, by_noise = false;
+    qkv_pixels_values(j->x, qkv_model_context(j->model), j->pixels, &image, 1, half, half);
+    qkv_status status = rank(j, perceptual_evaluate_blur, blur_widths, image, &by_blur);
+    if (!status)
+        status = rank(j, add_noise, noise_stds, image, &by_noise);
+    ranks[0] = by_blur;
+    ranks[1] = by_noise;
+    return status;
+}
+
 qkv_status qkv_perceptual_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
                                    qkv_perceptual_score *out)
 {
-    static const double half[] = {0.5, 0.5, 0.5}; /* mean and standard deviation: to [-1, 1] */
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_perceptual_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COMPARE_IMAGES))
         return QKV_E_ARGUMENT;
-    size_t n = qkv_pixels_count(pixels), blurs = 0, noises = 0;
+    size_t n = qkv_pixels_count(pixels);
+    double ranks[2] = {0, 0};
     qkv_status status = qkv__perceptual_check(m, pixels);
     if (status)
         return status;
-    evaluation j = {.model = m, .t = t, .height = qkv_pixels_height(pixels),
+    evaluation j = {.model = m, .t = t, .pixels = pixels, .height = qkv_pixels_height(pixels),
                     .width = qkv_pixels_width(pixels)};
     j.count = j.height * j.width * COLORS;
     j.x = qkv_calloc(ctx, 3, j.count * sizeof *j.x);
@@ -111,19 +128,11 @@ qkv_status qkv_perceptual_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *
         return QKV_E_MEMORY;
     j.y = j.x + j.count;
     j.half = j.y + j.count;
-    for (size_t i = 0; i < n && !status; i++) {
-        bool by_blur = false, by_noise = false;
-        qkv_pixels_values(j.x, ctx, pixels, &i, 1, half, half);
-        status = rank(&j, perceptual_evaluate_blur, blur_widths, i, &by_blur);
-        if (!status)
-            status = rank(&j, add_noise, noise_stds, i, &by_noise);
-        blurs += by_blur;
-        noises += by_noise;
-    }
+    status = qkv__dist_map_sum(ctx, n, 2, perceptual_part, &j, ranks);
     qkv_tape_reset(t);
     qkv_free(ctx, j.x);
-    out->blur = (double)blurs / (double)n;
-    out->noise = (double)noises / (double)n;
+    out->blur = ranks[0] / (double)n;
+    out->noise = ranks[1] / (double)n;
     out->images = n;
     return status;
 }

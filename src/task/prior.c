@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "task/common.h"
 
 enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch, at least one grid */
@@ -99,20 +100,31 @@ static qkv_status prior_check(const qkv_model *m, const qkv_code_grids *g, const
     return QKV_OK;
 }
 
-/* n of the grids, of those numbers; *sum += -log p of their codes. */
-static qkv_status prior_score(qkv_model *m, qkv_tape *t, const qkv_code_grids *g,
-                              const size_t *numbers,
-                              size_t n, int32_t *ids, int32_t *targets, double *sum)
+/* `count` grids, evenly over all, a batch of them a part; memory for one. */
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_code_grids *g;
+    size_t count, batch;
+    int32_t *ids, *targets; /* (batch, length), (batch, codes) */
+} prior_scorer;
+
+/* -log p of the part's codes, in sum. */
+static qkv_status prior_part(void *user, size_t part, double *sum)
 {
+    const prior_scorer *s = user;
+    const qkv_code_grids *g = s->g;
+    size_t from = part * s->batch, left = s->count - from, n = left < s->batch ? left : s->batch;
     for (size_t i = 0; i < n; i++) {
-        put_ids(ids + i * prior_length_of(g), g, numbers[i]);
-        memcpy(targets + i * g->codes, g->grids + numbers[i] * g->codes,
-               g->codes * sizeof *targets);
+        size_t number = qkv__evenly(from + i, s->count, g->count);
+        put_ids(s->ids + i * prior_length_of(g), g, number);
+        memcpy(s->targets + i * g->codes, g->grids + number * g->codes,
+               g->codes * sizeof *s->targets);
     }
-    qkv__begin_inference(t);
+    qkv__begin_inference(s->tape);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    *sum += (double)qkv_item(t, loss_of(m, t, g, ids, targets, n, &o));
-    return qkv_tape_status(t);
+    *sum = (double)qkv_item(s->tape, loss_of(s->model, s->tape, g, s->ids, s->targets, n, &o));
+    return qkv_tape_status(s->tape);
 }
 
 qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, size_t limit,
@@ -126,23 +138,18 @@ qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g
     if (status)
         return status;
     size_t count = limit && limit < g->count * g->codes ? limit / g->codes : g->count;
-    size_t batch = EVAL_ROWS / prior_length_of(g) + 1;
     count = count ? count : 1;
-    int32_t *ids = qkv_calloc(ctx, batch, prior_length_of(g) * sizeof *ids);
-    int32_t *targets = qkv_calloc(ctx, batch, g->codes * sizeof *targets);
-    size_t *numbers = qkv_calloc(ctx, batch, sizeof *numbers);
+    prior_scorer s = {.model = m, .tape = t, .g = g, .count = count,
+                      .batch = EVAL_ROWS / prior_length_of(g) + 1};
     double sum = 0;
-    status = ids && targets && numbers ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i += batch) {
-        size_t n = count - i < batch ? count - i : batch;
-        for (size_t k = 0; k < n; k++)
-            numbers[k] = qkv__evenly(i + k, count, g->count);
-        status = prior_score(m, t, g, numbers, n, ids, targets, &sum);
-    }
+    s.ids = qkv_calloc(ctx, s.batch, prior_length_of(g) * sizeof *s.ids);
+    s.targets = qkv_calloc(ctx, s.batch, g->codes * sizeof *s.targets);
+    status = s.ids && s.targets ? QKV_OK : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dist_map_sum(ctx, (count + s.batch - 1) / s.batch, 1, prior_part, &s, &sum);
     qkv_tape_reset(t);
-    qkv_free(ctx, numbers);
-    qkv_free(ctx, targets);
-    qkv_free(ctx, ids);
+    qkv_free(ctx, s.targets);
+    qkv_free(ctx, s.ids);
     out->codes = count * g->codes;
     out->loss = sum / (double)out->codes;
     out->bits_per_code = out->loss / log(2);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "qkv/score.h"
 #include "task/common.h"
 
@@ -141,9 +142,9 @@ typedef struct {
     int32_t order[EVAL_BATCH * 4096]; /* (batch, patches) */
     bool seen[4096];                  /* of the image at hand */
     qkv_real *filled;                 /* (EVAL_BATCH images) */
-    double error[3], loss;            /* sums of squares: model, mean, nearest; of losses */
+    size_t count;                     /* images, evenly over all */
 } evaluation;
-enum { MODEL, MEAN, NEAREST };
+enum { MODEL, MEAN, NEAREST, LOSS, SUMS }; /* sums of squares; of losses */
 
 /* The mean visible colour. */
 static void mean_colour(const evaluation *j, const uint8_t *image, double mean[3])
@@ -185,9 +186,9 @@ static size_t nearest_pixel(const evaluation *j, size_t x, size_t y)
     return at;
 }
 
-/* Adds up the errors of the image's hidden patches; order: its own. */
+/* Adds the errors of the image's hidden patches to sums; order: its own. */
 static void evaluate_image(evaluation *j, const uint8_t *image, const qkv_real *filled,
-                           const int32_t *order)
+                           const int32_t *order, double sums[SUMS])
 {
     const grid *g = &j->g;
     double mean[3] = {0, 0, 0};
@@ -205,20 +206,22 @@ static void evaluate_image(evaluation *j, const uint8_t *image, const qkv_real *
                 double off[] = {255 * (double)filled[at + c] - v, mean[c] - v,
                                 image[near + c] - v};
                 for (int k = 0; k < 3; k++)
-                    j->error[k] += off[k] * off[k];
+                    sums[k] += off[k] * off[k];
             }
         }
 }
 
-/* Images begin .. begin + n - 1 of `count` evenly over all. */
-static qkv_status reconstruct_evaluate_batch(evaluation *j, size_t begin, size_t n, size_t count)
+static qkv_status reconstruct_part(void *user, size_t part, double *sums)
 {
+    evaluation *j = user;
+    size_t begin = part * EVAL_BATCH, left = j->count - begin;
+    size_t n = left < EVAL_BATCH ? left : EVAL_BATCH;
     const qkv_image_format *f = qkv_model_image_format(j->model);
     size_t number[EVAL_BATCH], L = reconstruct_patches(&j->g), total = qkv_pixels_count(j->pixels);
     size_t size = j->g.image * j->g.image * j->g.channels;
     double share;
     for (size_t i = 0; i < n; i++) {
-        number[i] = qkv__evenly(begin + i, count, total);
+        number[i] = qkv__evenly(begin + i, j->count, total);
         qkv_mae_shuffle(j->order + i * L, L, EVAL_SEED, number[i]);
     }
     qkv__begin_inference(j->tape);
@@ -229,26 +232,26 @@ static qkv_status reconstruct_evaluate_batch(evaluation *j, size_t begin, size_t
                       f->mean, f->std);
     qkv_mae_masks masks = {n, L, j->kept, j->order};
     qkv_status status = fill_in(j->model, j->tape, x, &masks, j->filled, &share);
-    j->loss += status ? 0 : share * (double)n;
+    sums[LOSS] = status ? 0 : share * (double)n;
     for (size_t i = 0; i < n && !status; i++)
         evaluate_image(j, qkv_pixels_data(j->pixels, number[i]), j->filled + i * size,
-                       j->order + i * L);
+                       j->order + i * L, sums);
     return status;
 }
 
 static qkv_status reconstruct_evaluate_all(evaluation *j, size_t limit, qkv_reconstruct_score *out)
 {
-    size_t n = qkv_pixels_count(j->pixels), count = qkv__limited(limit, n);
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i += EVAL_BATCH)
-        status = reconstruct_evaluate_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH,
-                                            count);
+    size_t count = j->count = qkv__limited(limit, qkv_pixels_count(j->pixels));
+    double sums[SUMS] = {0};
+    qkv_status status = qkv__dist_map_sum(qkv_model_context(j->model),
+                                          (count + EVAL_BATCH - 1) / EVAL_BATCH, SUMS,
+                                          reconstruct_part, j, sums);
     if (status)
         return status;
     double values = (double)(count * (reconstruct_patches(&j->g) - j->kept) * numbers(&j->g));
     *out = (qkv_reconstruct_score){
-        .psnr = qkv_psnr(j->error[MODEL], values), .loss = j->loss / (double)count,
-        .mean = qkv_psnr(j->error[MEAN], values), .nearest = qkv_psnr(j->error[NEAREST], values),
+        .psnr = qkv_psnr(sums[MODEL], values), .loss = sums[LOSS] / (double)count,
+        .mean = qkv_psnr(sums[MEAN], values), .nearest = qkv_psnr(sums[NEAREST], values),
         .images = count};
     return QKV_OK;
 }

@@ -1,9 +1,11 @@
 /* retrieval.c - which rows are nearest to which, by the cosine: recall and neighbours. */
 #include <math.h>
 
+#include "dist/map.h"
 #include "qkv/embed.h"
 #include "qkv/extend.h"
 #include "task/common.h"
+#include "task/vectors.h"
 
 enum { QUERIES = 128, RANK = 5 }; /* rows whose similarities are computed at once; of recall at 5 */
 static const double EPS = 1e-12;
@@ -63,33 +65,39 @@ static void partners_of(const side *x, size_t i, size_t *from, size_t *to)
     *to = x->begins && !x->owners ? x->begins[i + 1] : *from + 1;
 }
 
-static qkv_status recall_of(qkv_tape *t, const side *of, const side *among, size_t width,
-                            double temperature, double recall[2], double *loss)
+/* How rows find their partners, QUERIES of them a part. */
+typedef struct {
+    qkv_tape *t;
+    const side *of, *among;
+    size_t width;
+    double temperature;
+} ranking;
+enum { FIRST, FIRST_FIVE, LOSS, SUMS }; /* of a part's rows: found at once, among RANK; losses */
+
+static qkv_status recall_part(void *user, size_t part, double *sums)
 {
-    size_t right1 = 0, right5 = 0, from, to;
-    double sum = 0;
-    for (size_t begin = 0; begin < of->count; begin += QUERIES) {
-        size_t some = of->count - begin < QUERIES ? of->count - begin : QUERIES;
-        qkv_tensor *x = similarities(t, of->rows, begin, some, among->rows, among->count, width);
-        const qkv_real *s = qkv_data(t, x);
-        if (!s)
-            return qkv_tape_status(t);
-        for (size_t i = 0; i < some; i++) {
-            partners_of(of, begin + i, &from, &to);
-            size_t rank = rank_partners(s + i * among->count, among->count, from, to, temperature,
-                                        &sum);
-            right1 += rank < 1;
-            right5 += rank < RANK;
-        }
+    const ranking *r = user;
+    const side *among = r->among;
+    size_t begin = part * QUERIES, left = r->of->count - begin, from, to;
+    size_t some = left < QUERIES ? left : QUERIES;
+    qkv_tensor *x = similarities(r->t, r->of->rows, begin, some, among->rows, among->count,
+                                 r->width);
+    const qkv_real *s = qkv_data(r->t, x);
+    if (!s)
+        return qkv_tape_status(r->t);
+    for (size_t i = 0; i < some; i++) {
+        partners_of(r->of, begin + i, &from, &to);
+        size_t rank = rank_partners(s + i * among->count, among->count, from, to, r->temperature,
+                                    &sums[LOSS]);
+        sums[FIRST] += rank < 1;
+        sums[FIRST_FIVE] += rank < RANK;
     }
-    recall[0] = (double)right1 / (double)of->count;
-    recall[1] = (double)right5 / (double)of->count;
-    *loss += sum / (2 * (double)of->count);
     return QKV_OK;
 }
 
-static qkv_status recall_sides(qkv_tape *t, const side sides[2], size_t width, double temperature,
-                               qkv_recall_score *out)
+/* ctx: of the ranks that share the parts; NULL: this one does all. */
+static qkv_status recall_sides(qkv_context *ctx, qkv_tape *t, const side sides[2], size_t width,
+                               double temperature, qkv_recall_score *out)
 {
     qkv_tape_reset(t);
     *out = (qkv_recall_score){.pairs = sides[1].count};
@@ -99,32 +107,50 @@ static qkv_status recall_sides(qkv_tape *t, const side sides[2], size_t width, d
         return qkv_tape_status(t);
     }
     for (int way = 0; way < 2; way++) {
-        double recall[2] = {0, 0};
-        qkv_status status = recall_of(t, &sides[way], &sides[!way], width, temperature, recall,
-                                      &out->loss);
+        ranking r = {t, &sides[way], &sides[!way], width, temperature};
+        double sums[SUMS] = {0}, n = (double)r.of->count;
+        size_t parts = (r.of->count + QUERIES - 1) / QUERIES;
+        qkv_status status = ctx ? qkv__dist_map_sum(ctx, parts, SUMS, recall_part, &r, sums)
+                                : QKV_OK;
+        for (size_t i = 0; i < parts && !ctx && !status; i++)
+            status = recall_part(&r, i, sums);
         if (status)
             return status;
-        out->recall1[way] = recall[0];
-        out->recall5[way] = recall[1];
+        out->recall1[way] = sums[FIRST] / n;
+        out->recall5[way] = sums[FIRST_FIVE] / n;
+        out->loss += sums[LOSS] / (2 * n);
     }
     qkv_tape_reset(t);
     return QKV_OK;
 }
 
+qkv_status qkv__recall(qkv_context *ctx, qkv_tape *t, const qkv_real *a, const qkv_real *b,
+                       size_t n, size_t width, double temperature, qkv_recall_score *out)
+{
+    const side sides[] = {{.rows = a, .count = n}, {.rows = b, .count = n}};
+    return recall_sides(ctx, t, sides, width, temperature, out);
+}
+
 qkv_status qkv_recall(qkv_tape *t, const qkv_real *a, const qkv_real *b, size_t n, size_t width,
                       double temperature, qkv_recall_score *out)
 {
-    const side sides[] = {{.rows = a, .count = n}, {.rows = b, .count = n}};
-    return recall_sides(t, sides, width, temperature, out);
+    return qkv__recall(NULL, t, a, b, n, width, temperature, out);
+}
+
+qkv_status qkv__recall_many(qkv_context *ctx, qkv_tape *t, const qkv_real *a, size_t n,
+                            const qkv_real *b, const size_t *begins, size_t width,
+                            double temperature, qkv_recall_score *out)
+{
+    const side sides[] = {{.rows = a, .count = n, .begins = begins},
+                          {.rows = b, .count = begins[n], .begins = begins, .owners = n}};
+    return recall_sides(ctx, t, sides, width, temperature, out);
 }
 
 qkv_status qkv_recall_many(qkv_tape *t, const qkv_real *a, size_t n, const qkv_real *b,
                            const size_t *begins, size_t width, double temperature,
                            qkv_recall_score *out)
 {
-    const side sides[] = {{.rows = a, .count = n, .begins = begins},
-                          {.rows = b, .count = begins[n], .begins = begins, .owners = n}};
-    return recall_sides(t, sides, width, temperature, out);
+    return qkv__recall_many(NULL, t, a, n, b, begins, width, temperature, out);
 }
 
 /* The k greatest of s, by insertion: k is small. */

@@ -1,6 +1,9 @@
 /* segment.c - the class of every pixel. */
 #include "qkv/segment.h"
 
+#include <string.h>
+
+#include "dist/map.h"
 #include "image/augment_steps.h"
 #include "task/common.h"
 #include "task/tables.h"
@@ -75,12 +78,13 @@ static qkv_tensor *segment_loss(void *self, qkv_tape *t, const qkv_micro_batch *
 
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
-/* Pixels of each class; (QKV_MASK_CLASSES) each. */
+/* Sums over pixels: of each class (QKV_MASK_CLASSES), and of losses. */
 typedef struct {
-    size_t truth[QKV_MASK_CLASSES], guess[QKV_MASK_CLASSES], both[QKV_MASK_CLASSES];
-} counts;
+    double truth[QKV_MASK_CLASSES], guess[QKV_MASK_CLASSES], both[QKV_MASK_CLASSES], loss;
+} sums;
+enum { SUMS = sizeof(sums) / sizeof(double) };
 
-static void count_pixels(counts *c, const int32_t *truth, const int32_t *guess, size_t n)
+static void count_pixels(sums *c, const int32_t *truth, const int32_t *guess, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         c->truth[truth[i]]++;
@@ -89,38 +93,45 @@ static void count_pixels(counts *c, const int32_t *truth, const int32_t *guess, 
     }
 }
 
-static double mean_iou(const counts *c)
+static double mean_iou(const sums *c)
 {
     double sum = 0;
     size_t classes = 0;
     for (size_t k = 0; k < QKV_MASK_CLASSES; k++) {
-        size_t either = c->truth[k] + c->guess[k] - c->both[k];
-        if (either) {
-            sum += (double)c->both[k] / (double)either;
+        double either = c->truth[k] + c->guess[k] - c->both[k];
+        if (either > 0) {
+            sum += c->both[k] / either;
             classes++;
         }
     }
     return classes ? sum / (double)classes : 0;
 }
 
-/* Memory for a batch to evaluate. */
+/* An evaluation of `count` images evenly over all; memory for a part. */
 typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_segment_data *data;
+    size_t count;
     qkv_real *x;            /* (EVAL_IMAGES, pixels, 3) */
     int32_t *truth, *guess; /* (EVAL_IMAGES, pixels) */
-    double loss;
+    sums part;
 } evaluated;
 
-/* B images, the first of which is number `done` of `count` evenly over all. */
-static qkv_status segment_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
-                                         evaluated *j, size_t done, size_t B, size_t count)
+static qkv_status segment_part(void *user, size_t part, double *out)
 {
+    evaluated *j = user;
+    qkv_model *m = j->model;
+    qkv_tape *t = j->tape;
+    size_t from = part * EVAL_IMAGES, left = j->count - from;
+    size_t B = left < EVAL_IMAGES ? left : EVAL_IMAGES;
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
     const qkv__values v = values_of(m);
     for (size_t i = 0; i < B; i++) {
-        size_t at = qkv__evenly(done + i, count, qkv_pixels_count(data->images));
-        const uint8_t *classes = qkv_pixels_data(data->classes, at);
-        qkv__values_put(j->x + i * pixels * RGB, qkv_pixels_data(data->images, at), pixels * RGB,
-                        RGB, &v);
+        size_t at = qkv__evenly(from + i, j->count, qkv_pixels_count(j->data->images));
+        const uint8_t *classes = qkv_pixels_data(j->data->classes, at);
+        qkv__values_put(j->x + i * pixels * RGB, qkv_pixels_data(j->data->images, at),
+                        pixels * RGB, RGB, &v);
         for (size_t k = 0; k < pixels; k++)
             j->truth[i * pixels + k] = classes[k];
     }
@@ -128,8 +139,12 @@ static qkv_status segment_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_se
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guess};
     qkv_tensor *y = qkv_pixelwise_forward(m, t, qkv_tensor_wrap(t, j->x, 4, shape));
     y = qkv_cross_entropy(t, y, qkv_tensor_ids(t, j->truth, 3, shape), &o);
-    j->loss += (double)qkv_item(t, y);
-    return qkv_tape_status(t);
+    j->part = (sums){.loss = (double)qkv_item(t, y)};
+    if (qkv_tape_status(t))
+        return qkv_tape_status(t);
+    count_pixels(&j->part, j->truth, j->guess, B * pixels);
+    memcpy(out, &j->part, sizeof j->part);
+    return QKV_OK;
 }
 
 static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t channels,
@@ -169,22 +184,19 @@ static qkv_status segment_check_data(const qkv_model *m, const qkv_segment_data 
 }
 
 static qkv_status segment_score_all(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
-                                    size_t count, counts *c, double *total)
+                                    size_t count, double all[SUMS])
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t pixels = side_of(m) * side_of(m), room = EVAL_IMAGES * pixels;
-    evaluated j = {.x = qkv_malloc(ctx, room * RGB * sizeof *j.x),
+    size_t room = EVAL_IMAGES * side_of(m) * side_of(m);
+    evaluated j = {.model = m, .tape = t, .data = data, .count = count,
+                   .x = qkv_malloc(ctx, room * RGB * sizeof *j.x),
                    .truth = qkv_malloc(ctx, room * sizeof *j.truth),
                    .guess = qkv_malloc(ctx, room * sizeof *j.guess)};
     qkv_status status = j.x && j.truth && j.guess ? QKV_OK : QKV_E_MEMORY;
-    for (size_t done = 0, B; done < count && !status; done += B) {
-        B = count - done < EVAL_IMAGES ? count - done : EVAL_IMAGES;
-        status = segment_evaluate_batch(m, t, data, &j, done, B, count);
-        if (!status)
-            count_pixels(c, j.truth, j.guess, B * pixels);
-    }
+    if (!status)
+        status = qkv__dist_map_sum(ctx, (count + EVAL_IMAGES - 1) / EVAL_IMAGES, SUMS,
+                                   segment_part, &j, all);
     qkv_tape_reset(t);
-    *total = j.loss;
     qkv_free(ctx, j.x);
     qkv_free(ctx, j.truth);
     qkv_free(ctx, j.guess);
@@ -200,13 +212,14 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
     qkv_status status = segment_check_data(m, data);
     if (status)
         return status;
-    size_t all = qkv_pixels_count(data->images), count = qkv__limited(limit, all);
-    counts c = {0};
-    double total = 0, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
-    status = segment_score_all(m, t, data, count, &c, &total);
+    size_t count = qkv__limited(limit, qkv_pixels_count(data->images));
+    double all[SUMS] = {0}, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
+    sums c;
+    status = segment_score_all(m, t, data, count, all);
+    memcpy(&c, all, sizeof c);
     for (size_t k = 0; k < QKV_MASK_CLASSES; k++)
-        right += (double)c.both[k];
-    *out = (qkv_segment_score){mean_iou(&c), right / n, total / n, count};
+        right += c.both[k];
+    *out = (qkv_segment_score){mean_iou(&c), right / n, c.loss / n, count};
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dist/map.h"
 #include "qkv/marian.h"
 #include "task/common.h"
 
@@ -234,18 +235,49 @@ static double translate_flops(void *self)
 
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
-/* Evaluates records k count / evaluated for k in [from, to). */
-static qkv_status translate_score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t evaluated,
-                                  size_t from, size_t to, double *sum)
+/* Records k count / evaluated for k below `evaluated`: those from begins[i] on are part i. */
+typedef struct {
+    qkv_model *model;
+    qkv_tape *t;
+    const qkv_records *records;
+    size_t evaluated, parts, *begins;
+} translate_scorer;
+
+static pair scored_pair(const translate_scorer *s, size_t k)
 {
-    qkv__begin_inference(t);
-    pair *all = qkv__step_alloc(t, (to - from) * sizeof *all);
-    for (size_t k = from; all && k < to; k++)
-        all[k - from] = get_pair(r, k * qkv_records_count(r) / evaluated);
+    return get_pair(s->records, k * qkv_records_count(s->records) / s->evaluated);
+}
+
+/* Parts of EVAL_BUDGET ids or less, unless one pair has more. Returns the target tokens of all. */
+static size_t cut_pairs(translate_scorer *s)
+{
+    size_t size = 0, tokens = 0;
+    for (size_t k = 0; k < s->evaluated; k++) {
+        pair p = scored_pair(s, k);
+        size_t more = p.size[SOURCE] + p.size[TARGET];
+        if (!k || size + more > EVAL_BUDGET) {
+            s->begins[s->parts++] = k;
+            size = 0;
+        }
+        size += more;
+        tokens += p.size[TARGET];
+    }
+    s->begins[s->parts] = s->evaluated;
+    return tokens;
+}
+
+static qkv_status translate_score_part(void *user, size_t part, double *sum)
+{
+    const translate_scorer *s = user;
+    size_t from = s->begins[part], n = s->begins[part + 1] - from;
+    qkv__begin_inference(s->t);
+    pair *all = qkv__step_alloc(s->t, n * sizeof *all);
+    for (size_t i = 0; all && i < n; i++)
+        all[i] = scored_pair(s, from + i);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    qkv_tensor *y = all ? translate_batch_loss(m, t, all, to - from, NULL, &o) : NULL;
-    *sum += (double)qkv_item(t, y);
-    return qkv_tape_status(t);
+    qkv_tensor *y = all ? translate_batch_loss(s->model, s->t, all, n, NULL, &o) : NULL;
+    *sum = (double)qkv_item(s->t, y);
+    return qkv_tape_status(s->t);
 }
 
 qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
@@ -254,27 +286,21 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     *out = (qkv_translate_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
         return QKV_E_ARGUMENT;
+    qkv_context *ctx = qkv_model_context(m);
     size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
-    size_t evaluated = count;
+    translate_scorer s = {.model = m, .t = t, .records = records, .evaluated = count};
     if (!count)
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to evaluate on");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "no sentence pairs to evaluate on");
     if (limit && limit < all)
-        evaluated = count * limit / all ? count * limit / all : 1;
+        s.evaluated = count * limit / all ? count * limit / all : 1;
     double sum = 0;
-    qkv_status status = QKV_OK;
-    for (size_t from = 0, to = 0; from < evaluated && !status; from = to) {
-        size_t size = 0;
-        for (; to < evaluated; to++) {
-            pair p = get_pair(records, to * count / evaluated);
-            size_t more = p.size[SOURCE] + p.size[TARGET];
-            if (to > from && size + more > EVAL_BUDGET)
-                break;
-            size += more;
-            out->tokens += p.size[TARGET];
-        }
-        status = translate_score(m, t, records, evaluated, from, to, &sum);
-    }
+    s.begins = qkv_calloc(ctx, s.evaluated + 1, sizeof *s.begins);
+    if (!s.begins)
+        return QKV_E_MEMORY;
+    out->tokens = cut_pairs(&s);
+    qkv_status status = qkv__dist_map_sum(ctx, s.parts, 1, translate_score_part, &s, &sum);
     qkv_tape_reset(t);
+    qkv_free(ctx, s.begins);
     out->loss = sum / (double)out->tokens;
     out->perplexity = exp(out->loss);
     return status;

@@ -7,6 +7,7 @@
 #include "qkv/clip.h"
 #include "qkv/vit.h"
 #include "task/common.h"
+#include "task/parts.h"
 
 enum { EVAL_ROWS = 4096 }; /* ids that are read at once */
 static const double EPS = 1e-12;
@@ -77,18 +78,24 @@ qkv_status qkv__text_vectors_read(qkv__packed *p, qkv_model *m, qkv_tape *t, boo
 qkv_status qkv__field_vectors(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t field,
                               const size_t *records, size_t count, qkv_real *out)
 {
-    qkv__packed p = {.ctx = qkv_model_context(m)};
-    size_t done = 0;
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        qkv__packed_field(&p, r, records ? records[i] : qkv__evenly(i, count, qkv_records_count(r)),
-                          field);
-        if (p.rows < EVAL_ROWS && i + 1 < count && !p.failed)
-            continue;
-        status = qkv__text_vectors_read(&p, m, t, false, out + done * qkv__vector_width(m));
-        done = i + 1;
+    qkv_context *ctx = qkv_model_context(m);
+    qkv__packed p = {.ctx = ctx};
+    qkv__record_parts parts = {.records = r, .numbers = records, .count = count};
+    size_t width = qkv__vector_width(m), from = 0, to = 0;
+    qkv_status status = qkv__record_parts_cut(&parts, ctx, field, 1, EVAL_ROWS);
+    if (!status)
+        qkv__own_stretch(ctx, parts.parts, &from, &to);
+    for (size_t part = from; part < to && !status; part++) {
+        size_t begin = parts.begins[part];
+        for (size_t i = begin; i < parts.begins[part + 1]; i++)
+            qkv__packed_field(&p, r, qkv__record_number(&parts, i), field);
+        status = qkv__text_vectors_read(&p, m, t, false, out + begin * width);
     }
+    from = parts.begins ? parts.begins[from] : 0;
+    to = parts.begins ? parts.begins[to] : 0;
+    status = qkv__share_rows(ctx, status, out, from, to, width * sizeof *out);
     qkv__packed_free(&p);
+    qkv_free(ctx, parts.begins);
     return status;
 }
 

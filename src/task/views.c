@@ -6,6 +6,7 @@
 #include "qkv/random.h"
 #include "qkv/vit.h"
 #include "task/common.h"
+#include "task/parts.h"
 #include "task/vectors.h"
 
 enum {
@@ -120,22 +121,48 @@ static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, con
     return qkv_tape_status(t);
 }
 
-qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
-                            const size_t *images, size_t n, bool unit, qkv_real *out)
+/* Images embedded at once. */
+static size_t embed_batch(const qkv_pixels *p)
 {
-    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES | QKV_CAN_EMBED_BOTH))
-        return QKV_E_ARGUMENT;
-    size_t numbers[EVAL_BATCH], batch = qkv__images_batch(pixels);
-    batch = batch < EVAL_BATCH ? batch : EVAL_BATCH;
+    size_t batch = qkv__images_batch(p);
+    return batch < EVAL_BATCH ? batch : EVAL_BATCH;
+}
+
+/* Images [from, to) of those with these numbers (NULL: 0 ..), into their rows of out. */
+static qkv_status embed_range(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                              const size_t *images, size_t from, size_t to, bool unit,
+                              qkv_real *out)
+{
+    size_t numbers[EVAL_BATCH], batch = embed_batch(pixels);
     qkv_status status = qkv__images_check(m, qkv__vector_trunk(m), pixels, "given");
-    for (size_t i = 0; i < n && !status; i += batch) {
-        size_t some = n - i < batch ? n - i : batch;
+    for (size_t i = from; i < to && !status; i += batch) {
+        size_t some = to - i < batch ? to - i : batch;
         for (size_t k = 0; k < some; k++)
             numbers[k] = images ? images[i + k] : i + k;
         status = embed_some(m, t, pixels, numbers, some, unit, out + i * qkv__vector_width(m));
     }
     qkv_tape_reset(t);
     return status;
+}
+
+qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                            const size_t *images, size_t n, bool unit, qkv_real *out)
+{
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES | QKV_CAN_EMBED_BOTH))
+        return QKV_E_ARGUMENT;
+    return embed_range(m, t, pixels, images, 0, n, unit, out);
+}
+
+qkv_status qkv__image_set_vectors(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                  const size_t *images, size_t n, bool unit, qkv_real *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t batch = embed_batch(pixels), from, to;
+    qkv__own_stretch(ctx, (n + batch - 1) / batch, &from, &to);
+    from *= batch;
+    to = to * batch < n ? to * batch : n;
+    qkv_status status = embed_range(m, t, pixels, images, from, to, unit, out);
+    return qkv__share_rows(ctx, status, out, from, to, qkv__vector_width(m) * sizeof *out);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
@@ -155,7 +182,7 @@ static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accurac
         classes[i] = qkv_pixels_class(p, images[i]);
     }
     if (!status)
-        status = qkv_embed_images(s->base.model, t, p, images, count, true, x);
+        status = qkv__image_set_vectors(s->base.model, t, p, images, count, true, x);
     if (!status)
         status = qkv_knn_accuracy(t, x, classes, count, NULL, NULL, 0, width, NEIGHBOURS, accuracy);
     qkv_free(ctx, images);
@@ -164,20 +191,32 @@ static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accurac
     return status;
 }
 
+typedef struct {
+    views *s;
+    qkv_tape *t;
+    size_t count;
+} held_views;
+
+/* The part's share of the loss of all. */
+static qkv_status held_part(void *user, size_t part, double *loss)
+{
+    const held_views *h = user;
+    size_t from = part * EVAL_BATCH, left = h->count - from;
+    size_t n = left < EVAL_BATCH ? left : EVAL_BATCH;
+    double seconds;
+    qkv__begin_inference(h->t);
+    double y = (double)qkv_item(h->t, views_of(h->s, h->t, h->s->held, from, n, &seconds));
+    *loss = y * (double)n / (double)h->count;
+    return qkv_tape_status(h->t);
+}
+
 static qkv_status views_held_loss(views *s, qkv_tape *t, size_t count, double *loss)
 {
-    double seconds;
-    *loss = 0;
-    for (size_t i = 0; i < count; i += EVAL_BATCH) {
-        size_t n = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
-        qkv__begin_inference(t);
-        double y = (double)qkv_item(t, views_of(s, t, s->held, i, n, &seconds));
-        if (qkv_tape_status(t))
-            return qkv_tape_status(t);
-        *loss += y * (double)n / (double)count;
-    }
+    held_views h = {s, t, count};
+    qkv_status status = qkv__dist_map_sum(s->base.ctx, (count + EVAL_BATCH - 1) / EVAL_BATCH, 1,
+                                          held_part, &h, loss);
     qkv_tape_reset(t);
-    return QKV_OK;
+    return status;
 }
 
 static qkv_status views_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
