@@ -9,7 +9,7 @@ enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
 
 typedef enum { BENCH_REAL, BENCH_COUNT, BENCH_PERCENT } bench_kind;
 
-enum { BENCH_FIGURES = 8 };
+enum { BENCH_FIGURES = 10 };
 
 /* One figure of a measure. */
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
 
 /* What one measure found. */
 typedef struct {
-    char title[96];
+    char title[120];
     bench_figure figures[BENCH_FIGURES];
     size_t count;
     double reached, limit; /* the one rate that it is about; limit 0: none is known */
@@ -182,5 +182,14 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed);
 void bench_training_title(const bench_training *b, char *out, size_t size);
 /* Forward, backward, clipping and the update. */
 qkv_status bench_training_step(bench_training *b);
+
+/* The step for the library to take, or only to lay out: qkv_predict_memory, qkv_scale_measure. */
+typedef struct {
+    const bench_step *step;
+    bool fill; /* with random parameters and data */
+    uint64_t seed;
+    bench_training b;
+} bench_rehearsal;
+qkv_predicted_step bench_rehearse(bench_rehearsal *r);
 
 #endif

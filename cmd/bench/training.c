@@ -1,5 +1,5 @@
-/* training.c - a training step on made-up text or images: timed by `qkv bench train`, only
- * laid out in memory by `qkv info --predict`. */
+/* training.c - a training step on made-up text or images: timed by `qkv bench train`, taken
+ * apart by `qkv scale`, only laid out in memory by `qkv info --predict`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -117,4 +117,38 @@ qkv_status bench_training_step(bench_training *b)
         status = qkv_optimizer_step(b->optimizer, &args, NULL);
     qkv_params_zero_grad(qkv_model_params(b->model));
     return status;
+}
+
+/* ---- for the library ------------------------------------------------------------------------ */
+
+static qkv_status training_make(void *user, qkv_context *ctx, qkv_model *models[2])
+{
+    bench_rehearsal *r = user;
+    qkv_status status = bench_training_make(&r->b, ctx, r->step);
+    if (!status && r->fill)
+        status = bench_training_fill(&r->b, r->seed);
+    models[0] = r->b.model;
+    models[1] = r->b.lpips;
+    return status;
+}
+
+static qkv_tensor *training_loss(void *user, qkv_tape *t)
+{
+    bench_rehearsal *r = user;
+    r->b.tape = t;
+    return r->b.network->loss(&r->b);
+}
+
+static void training_end(void *user)
+{
+    bench_rehearsal *r = user;
+    r->b.tape = NULL; /* it is not ours */
+    bench_training_free(&r->b);
+    r->b.model = r->b.lpips = NULL;
+}
+
+qkv_predicted_step bench_rehearse(bench_rehearsal *r)
+{
+    return (qkv_predicted_step){.make = training_make, .loss = training_loss, .end = training_end,
+                                .user = r, .recompute = r->step->recompute};
 }
