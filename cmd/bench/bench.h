@@ -96,10 +96,10 @@ typedef struct {
 } bench_pass;
 extern const qkv_option_table bench_pass_table;
 
-/* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
- * parameters are zero. */
+/* A GPT of that layout and size with so many tokens (0: GPT-2's) and at least `positions`
+ * positions. Its parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
-                       size_t positions, double dropout);
+                       size_t vocab, size_t positions, double dropout);
 
 /* The base model of "Attention Is All You Need", vocabulary 32,001 (networks.c). The same. */
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
@@ -117,6 +117,7 @@ typedef struct {
     int layout;        /* of a GPT: an index into bench_layouts */
     int dtype;         /* QKV_PRODUCTS_* */
     const char *model; /* a row of bench_networks, or a GPT's preset */
+    size_t vocab;         /* of a GPT; 0: GPT-2's */
     size_t batch, length; /* 0: the network's own */
     double dropout;       /* below 0: the network's own */
     qkv_optimizer_kind optimizer;

@@ -132,7 +132,8 @@ static qkv_status scale_step(scale_job *j)
 {
     const scale_settings *s = &j->s;
     const qkv_optimizer_options optimizer = qkv_optimizer_defaults(s->step.optimizer);
-    double seconds = s->gflops > 0 ? j->flops / (1e9 * s->gflops) : s->step_seconds;
+    double again = s->step.recompute ? 4.0 / 3 : 1; /* the forward pass, a third of both */
+    double seconds = s->gflops > 0 ? again * j->flops / (1e9 * s->gflops) : s->step_seconds;
     bench_rehearsal r = {.step = &s->step, .fill = !(seconds > 0), .seed = j->c->common.seed};
     const qkv_predicted_step what = bench_rehearse(&r);
     if (seconds > 0)
@@ -143,10 +144,14 @@ static qkv_status scale_step(scale_job *j)
 static qkv_status scale_memory(const scale_job *j, scale_row *row, size_t ranks)
 {
     const qkv_optimizer_options optimizer = qkv_optimizer_defaults(j->s.step.optimizer);
-    bench_rehearsal r = {.step = &j->s.step};
+    bench_step step = j->s.step;
+    bench_rehearsal r = {.step = &step};
     qkv_predicted_step what = bench_rehearse(&r);
     qkv_memory_prediction m;
+    size_t mine = j->s.update_batch / ranks;
     what.ranks = ranks;
+    if (mine && (double)mine < j->samples) /* its only pass */
+        step.batch = mine;
     qkv_status status = qkv_predict_memory(j->c->ctx, &what, &optimizer, &m);
     row->memory = m.total;
     return status;
@@ -262,9 +267,9 @@ static int scale_run(cli *c, int argc, char **argv)
 }
 
 static const char *const examples[] = {
-    "qkv scale --model gpt2 --ranks 8,64,1024 --bandwidth 10Gbit --latency 20us --price 1.2",
-    "qkv scale --model gpt2 --batch 4 --length 1024 --update-batch 512 --tokens 1e10",
-    "qkv scale --model 7b --layout llama --batch 1 --length 2048 --ranks 64 --gflops 1500", NULL};
+    "qkv scale --model gpt2 --ranks 8,64,1024 --bandwidth 10Gbit --price 1.2",
+    "qkv scale --length 1024 --update-batch 512 --tokens 1e10 --ranks 64",
+    "qkv scale --model 7b --layout llama --batch 1 --ranks 64 --gflops 1500", NULL};
 
 CLI_COMMAND(cli_scale, 635) = {
     .manual = {.name = "scale", .summary = "predict training on many machines",

@@ -18,6 +18,8 @@ static const qkv_option rows[] = {
              "-f16), or the size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "vocab", .type = QKV_OPT_SIZE, .max = 16777216, FIELD(vocab), .initial = "0",
+     .help = "tokens of a GPT; 0: 50257"},
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = bench_dtypes,
      .initial = "auto", .help = bench_dtype_help},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",

@@ -11,6 +11,10 @@
 #include "tensor/partition.h"
 #include "train/window.h"
 
+/* In which qkv_train, which alone runs over ranks, measures the machine's limit on rank 0: three
+ * matrices of 2048 x 2048. */
+static const size_t PEAK_BYTES = 3 * 2048 * 2048 * sizeof(qkv_real);
+
 /* What the step makes. */
 typedef struct {
     qkv_context *ctx; /* computes nothing */
@@ -95,6 +99,7 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     out->optimizer = qkv_optimizer_bytes(p->optimizer);
     out->averages = step->average ? bytes_of_average(p, params) : 0;
     out->exchange = p->partition ? QKV__FLIGHTS * QKV__WINDOW * step->ranks * sizeof(qkv_real) : 0;
+    out->process += p->partition ? PEAK_BYTES : 0;
     out->activations = qkv_tape_high_water(p->tape);
     out->scratch = qkv_tape_scratch_high_water(p->tape);
     return status;

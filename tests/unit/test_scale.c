@@ -153,11 +153,11 @@ static void cannot_be(void **state)
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
-enum { BATCH = 2, LENGTH = 24, VOCAB = 20000 };
+enum { BATCH = 1, LENGTH = 4, VOCAB = 5000, WIDTH = 256 };
 
 typedef struct {
     qkv_model *model;
-    bool broken;
+    bool small, broken;
 } network;
 
 static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
@@ -168,8 +168,9 @@ static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
         return qkv_fail(context, QKV_E_ARGUMENT, "no such model");
     qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &config);
     assert_true(qkv_model_type_preset(qkv_gpt2_type(), "nano", &config));
-    config.vocab = VOCAB; /* its embedding is more than a bucket, and tied to the head */
-    config.layers = 48; /* 2.4 million numbers: two buckets */
+    config.vocab = n->small ? 10 : VOCAB; /* whose embedding is a bucket, tied to the head */
+    config.layers = n->small ? 1 : 4;
+    config.width = n->small ? 16 : WIDTH; /* 0.8 million numbers a layer: several buckets */
     qkv_status status = qkv_model_create(&n->model, context, qkv_gpt2_type(), &config);
     models[0] = n->model;
     return status;
@@ -205,7 +206,7 @@ static void the_step(void **state)
     near(assumed.forward, 2);
     near(assumed.backward, 4);
     assert_true(assumed.update > assumed.sum && assumed.sum > 0);
-    assert_int_equal(taken.bucket_count, 3);
+    assert_true(taken.bucket_count >= 3);
     assert_int_equal(assumed.bucket_count, taken.bucket_count);
     for (size_t i = 0; i < taken.bucket_count; i++) {
         assert_true(taken.buckets[i].bytes == assumed.buckets[i].bytes);
@@ -214,7 +215,7 @@ static void the_step(void **state)
         assert_true(!i || assumed.buckets[i].ready > assumed.buckets[i - 1].ready);
     }
     near(assumed.buckets[assumed.bucket_count - 1].ready, 1);
-    assert_true(taken.buckets[taken.bucket_count - 1].bytes >= VOCAB * 64 * sizeof(qkv_real));
+    assert_true(taken.buckets[taken.bucket_count - 1].bytes >= VOCAB * WIDTH * sizeof(qkv_real));
     qkv_scale_step_free(ctx, &taken);
     qkv_scale_step_free(ctx, &assumed);
     assert_null(assumed.buckets);
@@ -241,7 +242,7 @@ static void cannot_be_made(void **state)
 
 static qkv_status take_and_assume(void *user)
 {
-    network n = {.model = NULL};
+    network n = {.small = true};
     const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &n};
     qkv_scale_step s;
     (void)user;
@@ -256,7 +257,7 @@ static qkv_status take_and_assume(void *user)
 static void memory_missing(void **state)
 {
     (void)state;
-    expect_memory_told(take_and_assume, NULL, 8);
+    expect_memory_told(take_and_assume, NULL, 32);
 }
 
 int main(void)
