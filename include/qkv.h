@@ -65,6 +65,7 @@
 #include <qkv/runs.h>
 #include <qkv/safetensors.h>
 #include <qkv/sample_codes.h>
+#include <qkv/scale.h>
 #include <qkv/score.h>
 #include <qkv/segment.h>
 #include <qkv/series.h>

@@ -162,14 +162,14 @@ void bench_add_rate(bench_report *r, double rate, const bench_timing *t)
 }
 
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
-                       size_t positions, double dropout)
+                       size_t vocab, size_t positions, double dropout)
 {
     const qkv_model_type *type = layout ? qkv_llama_type() : qkv_gpt2_type();
     qkv_gpt_config config;
     qkv_option_defaults(qkv_model_type_config(type), &config);
     if (!qkv_model_type_preset(type, preset, &config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
-    config.vocab = GPT2_VOCAB;
+    config.vocab = vocab ? vocab : GPT2_VOCAB;
     config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;
     config.dropout = config.embd_dropout = config.attention_dropout = dropout;
     return qkv_model_create(out, ctx, type, &config);

@@ -9,7 +9,7 @@ enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
 
 typedef enum { BENCH_REAL, BENCH_COUNT, BENCH_PERCENT } bench_kind;
 
-enum { BENCH_FIGURES = 8 };
+enum { BENCH_FIGURES = 10 };
 
 /* One figure of a measure. */
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
 
 /* What one measure found. */
 typedef struct {
-    char title[96];
+    char title[120];
     bench_figure figures[BENCH_FIGURES];
     size_t count;
     double reached, limit; /* the one rate that it is about; limit 0: none is known */
@@ -96,10 +96,10 @@ typedef struct {
 } bench_pass;
 extern const qkv_option_table bench_pass_table;
 
-/* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
- * parameters are zero. */
+/* A GPT of that layout and size with so many tokens (0: GPT-2's) and at least `positions`
+ * positions. Its parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
-                       size_t positions, double dropout);
+                       size_t vocab, size_t positions, double dropout);
 
 /* The base model of "Attention Is All You Need", vocabulary 32,001 (networks.c). The same. */
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
@@ -117,6 +117,7 @@ typedef struct {
     int layout;        /* of a GPT: an index into bench_layouts */
     int dtype;         /* QKV_PRODUCTS_* */
     const char *model; /* a row of bench_networks, or a GPT's preset */
+    size_t vocab;         /* of a GPT; 0: GPT-2's */
     size_t batch, length; /* 0: the network's own */
     double dropout;       /* below 0: the network's own */
     qkv_optimizer_kind optimizer;
@@ -182,5 +183,14 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed);
 void bench_training_title(const bench_training *b, char *out, size_t size);
 /* Forward, backward, clipping and the update. */
 qkv_status bench_training_step(bench_training *b);
+
+/* The step for the library to take, or only to lay out: qkv_predict_memory, qkv_scale_measure. */
+typedef struct {
+    const bench_step *step;
+    bool fill; /* with random parameters and data */
+    uint64_t seed;
+    bench_training b;
+} bench_rehearsal;
+qkv_predicted_step bench_rehearse(bench_rehearsal *r);
 
 #endif

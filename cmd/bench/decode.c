@@ -132,7 +132,7 @@ static qkv_status decode_measure(job *j)
 {
     qkv_status status = read_bandwidth(j);
     if (!status)
-        status = bench_model(j->c->ctx, &j->model, 0, j->s.model,
+        status = bench_model(j->c->ctx, &j->model, 0, j->s.model, 0,
                              j->s.prompt * (1 + j->s.batch) + WARM_UPS + j->s.tokens, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);

@@ -63,7 +63,7 @@ static qkv_status look_measure(job *j)
     qkv_context *ctx = j->c->ctx;
     int passes = j->s.all ? PASSES : PASSES - 1;
     double warm;
-    qkv_status status = bench_model(ctx, &j->model, 0, j->s.pass.model, j->s.pass.length, 0);
+    qkv_status status = bench_model(ctx, &j->model, 0, j->s.pass.model, 0, j->s.pass.length, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)

@@ -17,8 +17,8 @@ static size_t networks_tokens(const bench_training *b) { return b->batch * b->le
 
 static qkv_status gpt_create(bench_training *b, const bench_step *step)
 {
-    qkv_status status = bench_model(b->ctx, &b->model, step->layout, step->model, b->length,
-                                    b->dropout);
+    qkv_status status = bench_model(b->ctx, &b->model, step->layout, step->model, step->vocab,
+                                    b->length, b->dropout);
     if (status)
         return status;
     (void)snprintf(b->name, sizeof b->name, "%.24s (%s)", step->model,

@@ -53,7 +53,7 @@ static qkv_status prompt_prepare(void *user)
     j->ids = qkv_calloc(ctx, j->s.pass.length, sizeof *j->ids);
     qkv_status status = j->ids ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = bench_model(ctx, &j->model, 0, j->s.pass.model, j->s.pass.length, 0);
+        status = bench_model(ctx, &j->model, 0, j->s.pass.model, 0, j->s.pass.length, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)

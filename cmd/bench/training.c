@@ -1,5 +1,5 @@
-/* training.c - a training step on made-up text or images: timed by `qkv bench train`, only
- * laid out in memory by `qkv info --predict`. */
+/* training.c - a training step on made-up text or images: timed by `qkv bench train`, taken
+ * apart by `qkv scale`, only laid out in memory by `qkv info --predict`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +18,8 @@ static const qkv_option rows[] = {
              "-f16), or the size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "vocab", .type = QKV_OPT_SIZE, .max = 16777216, FIELD(vocab), .initial = "0",
+     .help = "tokens of a GPT; 0: 50257"},
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = bench_dtypes,
      .initial = "auto", .help = bench_dtype_help},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
@@ -117,4 +119,38 @@ qkv_status bench_training_step(bench_training *b)
         status = qkv_optimizer_step(b->optimizer, &args, NULL);
     qkv_params_zero_grad(qkv_model_params(b->model));
     return status;
+}
+
+/* ---- for the library ------------------------------------------------------------------------ */
+
+static qkv_status training_make(void *user, qkv_context *ctx, qkv_model *models[2])
+{
+    bench_rehearsal *r = user;
+    qkv_status status = bench_training_make(&r->b, ctx, r->step);
+    if (!status && r->fill)
+        status = bench_training_fill(&r->b, r->seed);
+    models[0] = r->b.model;
+    models[1] = r->b.lpips;
+    return status;
+}
+
+static qkv_tensor *training_loss(void *user, qkv_tape *t)
+{
+    bench_rehearsal *r = user;
+    r->b.tape = t;
+    return r->b.network->loss(&r->b);
+}
+
+static void training_end(void *user)
+{
+    bench_rehearsal *r = user;
+    r->b.tape = NULL; /* it is not ours */
+    bench_training_free(&r->b);
+    r->b.model = r->b.lpips = NULL;
+}
+
+qkv_predicted_step bench_rehearse(bench_rehearsal *r)
+{
+    return (qkv_predicted_step){.make = training_make, .loss = training_loss, .end = training_end,
+                                .user = r, .recompute = r->step->recompute};
 }

@@ -195,6 +195,7 @@ static int answer_places(cli *c, const char *dir)
 
 typedef struct {
     bool predict, probes;
+    info_ranks ranks;
     bench_step step;
 } settings;
 
@@ -202,6 +203,10 @@ typedef struct {
 static const qkv_option rows[] = {
     {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
      .help = "say how much memory a training step takes, without taking it"},
+    {.flag = "ranks", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(ranks.ranks),
+     .initial = "1", .help = "of --predict: ranks over which the step is cut; --batch is of each"},
+    {.flag = "ema", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(ranks.ema),
+     .initial = "0", .help = "of --predict: decay of an average of the weights; 0: none is kept"},
     {.flag = "probes", .type = QKV_OPT_BOOL, FIELD(probes),
      .help = "the names of all places in a model's pass, with the shapes of a pass over a sample"},
 };
@@ -217,7 +222,7 @@ static int info_run(cli *c, int argc, char **argv)
     if (s.predict && c->args.count)
         return cli_usage(c, "--predict is about presets: it takes no file");
     if (s.predict)
-        return info_predict(c, &s.step);
+        return info_predict(c, &s.step, &s.ranks);
     if (s.probes && !c->args.count)
         return cli_usage(c, "--probes needs a model directory");
     if (s.probes)
@@ -228,7 +233,8 @@ static int info_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
     "qkv info runs/book --probes",
-    "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
+    "qkv info --predict --model gpt2 --batch 4 --length 256 --json",
+    "qkv info --predict --model gpt2 --ranks 8", NULL};
 
 CLI_COMMAND(cli_info, 630) = {
     .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
@@ -238,7 +244,8 @@ CLI_COMMAND(cli_info, 630) = {
                        "shards or a model directory: its tensors, their types and shapes, and what "
                        "its weights are in (f32, bf16, f16; a directory's int8 or int4). With "
                        "--predict: the memory that qkv bench train would take for the same step, "
-                       "part by part. With --probes: where `qkv look --capture "
-                       "--places` and probes in C find tensors, and attention weights.",
+                       "part by part; with --ranks, what each of several ranks would. With "
+                       "--probes: where `qkv look --capture --places` and probes in C find "
+                       "tensors, and attention weights.",
                .examples = examples},
     .own = {&table, &bench_step_table}, .run = info_run};

@@ -2,35 +2,10 @@
  * takes, part by part. */
 #include "files/info_predict.h"
 
-typedef struct {
-    const bench_step *step;
-    bench_training b;
-} rehearsal;
+#include <stdio.h>
+#include <string.h>
 
-static qkv_status info_predict_make(void *user, qkv_context *ctx, qkv_model *models[2])
-{
-    rehearsal *r = user;
-    qkv_status status = bench_training_make(&r->b, ctx, r->step);
-    models[0] = r->b.model;
-    models[1] = r->b.lpips;
-    return status;
-}
-
-static qkv_tensor *info_predict_loss(void *user, qkv_tape *t)
-{
-    rehearsal *r = user;
-    r->b.tape = t;
-    return r->b.network->loss(&r->b);
-}
-
-static void info_predict_end(void *user)
-{
-    rehearsal *r = user;
-    r->b.tape = NULL; /* it is not ours */
-    bench_training_free(&r->b);
-}
-
-static int info_predict_answer(const cli *c, const bench_training *b,
+static int info_predict_answer(const cli *c, const bench_training *b, const info_ranks *ranks,
                                const qkv_memory_prediction *m)
 {
     const struct {
@@ -40,30 +15,39 @@ static int info_predict_answer(const cli *c, const bench_training *b,
                  {"parameters_bytes", "parameters", m->parameters},
                  {"gradients_bytes", "their gradients", m->gradients},
                  {"optimizer_bytes", "state of the optimiser", m->optimizer},
+                 {"averages_bytes", "average of the weights", m->averages},
+                 {"exchange_bytes", "gradients that arrive", m->exchange},
                  {"activations_bytes", "activations", m->activations},
                  {"scratch_bytes", "scratch", m->scratch},
                  {"base_bytes", "program and libraries", m->process}};
     enum { PARTS = sizeof parts / sizeof *parts };
     bench_figure all[PARTS];
     bench_report r = {.count = 0};
+    size_t n = 0;
     for (size_t i = 0; i < PARTS; i++)
-        all[i] = (bench_figure){parts[i].key, parts[i].label, "MB", BENCH_COUNT,
-                                (double)parts[i].bytes, 1e6};
-    bench_add_all(&r, all, PARTS);
+        if (parts[i].bytes)
+            all[n++] = (bench_figure){parts[i].key, parts[i].label, "MB", BENCH_COUNT,
+                                      (double)parts[i].bytes, 1e6};
+    bench_add_all(&r, all, n);
     bench_training_title(b, r.title, sizeof r.title);
+    if (ranks->ranks > 1) {
+        size_t length = strlen(r.title);
+        (void)snprintf(r.title + length, sizeof r.title - length, ", each of %zu ranks",
+                       ranks->ranks);
+    }
     return bench_answer(c, &r);
 }
 
-int info_predict(cli *c, const bench_step *step)
+int info_predict(cli *c, const bench_step *step, const info_ranks *ranks)
 {
-    rehearsal r = {.step = step};
+    bench_rehearsal r = {.step = step};
     qkv_memory_prediction found;
-    const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss,
-                                  .end = info_predict_end, .user = &r,
-                                  .recompute = step->recompute};
+    qkv_predicted_step s = bench_rehearse(&r);
     const qkv_optimizer_options optimizer = qkv_optimizer_defaults(step->optimizer);
+    s.ranks = ranks->ranks;
+    s.average = ranks->ema > 0;
     if (qkv_context_set_products(c->ctx, step->dtype) ||
         qkv_predict_memory(c->ctx, &s, &optimizer, &found))
         return cli_error(c);
-    return info_predict_answer(c, &r.b, &found);
+    return info_predict_answer(c, &r.b, ranks, &found);
 }

@@ -20,16 +20,23 @@ typedef struct {
     void (*end)(void *user);
     void *user; /* argument of the functions */
     bool recompute; /* as qkv_tape_recompute */
+    size_t ranks;   /* over which the optimiser's state is cut (dist.h); loss is that of one rank's
+                       samples. 0: one */
+    bool average;   /* keeps an average of the weights, as --ema */
 } qkv_predicted_step;
 
-/* Memory of a training step, bytes. */
+/* Memory of a training step on one rank, bytes. Of several ranks it is rank 0, whose part of the
+ * optimiser's state is none smaller than the others'. */
 typedef struct {
     size_t parameters;  /* of both models */
     size_t gradients;
-    size_t optimizer;   /* state of the optimiser */
+    size_t optimizer;   /* state of the optimiser, of this rank */
+    size_t averages;    /* average of the weights, of this rank */
+    size_t exchange;    /* gradients of other ranks that arrive */
     size_t activations; /* tensors kept for the backward pass, and their gradients */
     size_t scratch;     /* maximum scratch memory of a kernel */
-    size_t process;     /* the process now, and what other libraries allocate when they compute */
+    size_t process;     /* the process now, and what other libraries allocate when they compute; of
+                           several ranks also what qkv_train measures the machine's limit in */
     size_t total;       /* sum of the above */
 } qkv_memory_prediction;
 

@@ -4,7 +4,7 @@
  * high-water mark, so that a steady state of equal steps allocates nothing. */
 #include "base/device.h"
 
-enum { ALIGN = 64, MAX_BLOCKS = 64 };
+enum { ALIGN = 64, MAX_BLOCKS = 1024 }; /* of the largest growth: 256 GB */
 static const size_t FIRST_BLOCK = (size_t)1 << 18;
 static const size_t LARGEST_GROWTH = (size_t)256 << 20;
 

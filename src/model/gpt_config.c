@@ -96,6 +96,7 @@ static const qkv__named_size presets[] = {
     {"gpt2-medium", "24 layers of 1024: GPT-2's 355M", 1024, 24, 16},
     {"gpt2-large", "36 layers of 1280: GPT-2's 774M", 1280, 36, 20},
     {"gpt2-xl", "48 layers of 1600: GPT-2's 1.6B", 1600, 48, 25},
+    {"7b", "32 layers of 4096: Llama's 7B", 4096, 32, 32},
     {NULL, NULL, 0, 0, 0},
 };
 

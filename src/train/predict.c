@@ -5,14 +5,72 @@
 #include "qkv/predict.h"
 
 #include "base/base.h"
+#include "opt/state.h"
 #include "qkv/machine.h"
+#include "tensor/make.h"
+#include "tensor/partition.h"
+#include "train/window.h"
+
+/* In which qkv_train, which alone runs over ranks, measures the machine's limit on rank 0: three
+ * matrices of 2048 x 2048. */
+static const size_t PEAK_BYTES = 3 * 2048 * 2048 * sizeof(qkv_real);
 
 /* What the step makes. */
 typedef struct {
     qkv_context *ctx; /* computes nothing */
     qkv_tape *tape;
+    qkv__partition *partition; /* NULL: one rank */
+    qkv__own *own;             /* (parameters) of rank 0; NULL: all of them */
     qkv_optimizer *optimizer;
+    qkv_average *average;
 } plan;
+
+/* What of each parameter rank 0 keeps the state of: the first chunk of every bucket. */
+static qkv_status cut_over_ranks(plan *p, qkv_params *params, size_t ranks,
+                                 const qkv_optimizer_options *optimizer)
+{
+    qkv_status status = qkv__partition_create(&p->partition, params, ranks,
+                                              optimizer->kind == QKV_OPTIMIZER_MUON);
+    if (status)
+        return status;
+    p->own = qkv_calloc(p->ctx, qkv_params_count(params), sizeof *p->own);
+    for (size_t i = 0; i < p->partition->piece_count && p->own; i++) {
+        const qkv__piece *piece = &p->partition->pieces[i];
+        if (piece->chunk == 0)
+            p->own[piece->param] = (qkv__own){piece->from, piece->count};
+    }
+    return p->own ? QKV_OK : QKV_E_MEMORY;
+}
+
+static size_t bytes_of_gradients(const plan *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->partition->bucket_count; i++)
+        n += p->partition->buckets[i].count * sizeof(qkv_real);
+    return n;
+}
+
+static size_t bytes_of_average(const plan *p, const qkv_params *params)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < qkv_params_count(params); i++)
+        n += qkv__state_bytes(qkv__own_of(p->own, params, i).count);
+    return n;
+}
+
+static qkv_status make_state(plan *p, qkv_params *params, const qkv_predicted_step *step,
+                             const qkv_optimizer_options *optimizer)
+{
+    const qkv_average_options average = {.decay = 0.5};
+    qkv_status status = step->ranks > 1 ? cut_over_ranks(p, params, step->ranks, optimizer)
+                                        : QKV_OK;
+    if (!status)
+        status = qkv__optimizer_create_of(&p->optimizer, params, optimizer,
+                                          qkv_optimizer_decay_matrices(), 1, p->own);
+    if (!status && step->average)
+        status = qkv__average_create_of(&p->average, params, &average, p->own);
+    return status ? status : qkv_tape_create(&p->tape, p->ctx);
+}
 
 static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
                                   const qkv_optimizer_options *optimizer,
@@ -24,12 +82,9 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     if (status)
         return status;
     qkv_params *params = qkv_model_params(models[0]);
-    size_t before = qkv_params_bytes(params);
-    out->parameters = before + (models[1] ? qkv_params_bytes(qkv_model_params(models[1])) : 0);
-    status = qkv_tape_create(&p->tape, p->ctx);
-    if (!status)
-        status = qkv_optimizer_create(&p->optimizer, params, optimizer,
-                                      qkv_optimizer_decay_matrices(), 1);
+    size_t frozen = models[1] ? qkv_params_bytes(qkv_model_params(models[1])) : 0;
+    size_t values = qkv_params_bytes(params);
+    status = make_state(p, params, step, optimizer);
     if (status)
         return status;
     qkv_tape_mode(p->tape, true, true);
@@ -37,11 +92,26 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     status = qkv_backward(p->tape, step->loss(step->user, p->tape));
     if (!status)
         status = qkv_optimizer_step(p->optimizer, &args, NULL);
-    out->gradients = qkv_params_bytes(params) - before;
+    if (p->partition) /* values and gradients lie together, padded to chunks */
+        values = qkv_params_bytes(params) - bytes_of_gradients(p);
+    out->parameters = values + frozen;
+    out->gradients = qkv_params_bytes(params) - values;
     out->optimizer = qkv_optimizer_bytes(p->optimizer);
+    out->averages = step->average ? bytes_of_average(p, params) : 0;
+    out->exchange = p->partition ? QKV__FLIGHTS * QKV__WINDOW * step->ranks * sizeof(qkv_real) : 0;
+    out->process += p->partition ? PEAK_BYTES : 0;
     out->activations = qkv_tape_high_water(p->tape);
     out->scratch = qkv_tape_scratch_high_water(p->tape);
     return status;
+}
+
+static void free_prediction(const plan *p)
+{
+    qkv_average_destroy(p->average);
+    qkv_optimizer_destroy(p->optimizer);
+    qkv_tape_destroy(p->tape);
+    qkv__partition_destroy(p->partition);
+    qkv_free(p->ctx, p->own);
 }
 
 qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
@@ -64,11 +134,11 @@ qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
         (void)qkv_fail(ctx, status, "%s", qkv_context_message(p.ctx));
         *out = (qkv_memory_prediction){0};
     }
-    qkv_optimizer_destroy(p.optimizer);
-    qkv_tape_destroy(p.tape);
+    free_prediction(&p);
     step->end(step->user);
     qkv_context_destroy(p.ctx);
-    out->total = out->parameters + out->gradients + out->optimizer + out->activations +
-                 out->scratch + out->process; /* 0 after a failure */
+    out->total = out->parameters + out->gradients + out->optimizer + out->averages +
+                 out->exchange + out->activations + out->scratch +
+                 out->process; /* 0 after a failure */
     return status;
 }

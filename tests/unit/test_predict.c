@@ -138,6 +138,31 @@ static void test_long(void **state)
     assert_in_range(again, 2 * output, 2 * output + output / 100);
 }
 
+/* Over ranks, values and gradients are padded to chunks, and the rest is cut: AdamW's two numbers
+ * for each, and the average's one. What arrives: four windows of 2^20 numbers from every rank. */
+static void test_ranks(void **state)
+{
+    enum { RANKS = 4, WINDOWS = 4 << 20, PADDING = 64 }; /* bytes of a chunk, at most */
+    step s = {.batch = BATCH, .length = LENGTH};
+    qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s, .average = true};
+    qkv_memory_prediction one, four;
+    assert_int_equal(qkv_predict_memory(*state, &what, NULL, &one), QKV_OK);
+    what.ranks = RANKS;
+    assert_int_equal(qkv_predict_memory(*state, &what, NULL, &four), QKV_OK);
+    assert_int_equal(one.exchange, 0);
+    assert_int_equal(four.exchange, RANKS * (size_t)WINDOWS * sizeof(qkv_real));
+    assert_in_range(four.parameters, one.parameters, one.parameters + RANKS * PADDING);
+    assert_in_range(four.gradients, one.gradients, one.gradients + RANKS * PADDING);
+    assert_in_range(four.optimizer, one.optimizer / RANKS,
+                    one.optimizer / RANKS + one.optimizer / 50);
+    assert_int_equal(one.averages, one.optimizer / 2);
+    assert_int_equal(four.averages, four.optimizer / 2);
+    assert_int_equal(four.activations, one.activations);
+    assert_int_equal(four.total, four.parameters + four.gradients + four.optimizer + four.averages +
+                                     four.exchange + four.activations + four.scratch +
+                                     four.process);
+}
+
 static void test_cannot_be_made(void **state)
 {
     qkv_context *context = *state;
@@ -166,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_as_taken, open_it, close_it),
         cmocka_unit_test_setup_teardown(test_long, open_it, close_it),
+        cmocka_unit_test_setup_teardown(test_ranks, open_it, close_it),
         cmocka_unit_test_setup_teardown(test_cannot_be_made, open_it, close_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
