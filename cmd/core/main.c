@@ -72,11 +72,13 @@ static int main_run(const cli_command *command, int argc, char **argv)
     int code = cli_join(&c);
     if (code == CLI_DONE)
         code = command->run(&c, argc, argv);
-    qkv_dist_leave(c.ctx);
+    if (code == CLI_DONE) /* before a launcher sees that any rank has ended */
+        code = cli_flush();
+    else
+        (void)fflush(stdout);
+    qkv_dist_leave(c.ctx, code != CLI_DONE);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);
-    if (code == CLI_DONE)
-        code = cli_flush();
     return code;
 }
 

@@ -4,7 +4,7 @@
  *     qkv_context_create(&ctx, NULL);
  *     qkv_dist_join(ctx);             one rank unless a launcher (mpirun, srun) started several
  *     ... jobs, qkv_train, evaluations: every rank makes the same calls ...
- *     qkv_dist_leave(ctx);
+ *     qkv_dist_leave(ctx, status != QKV_OK);
  *
  * Each rank is a process with a context of its own. A batch is cut over the ranks; rank 0 alone
  * writes files and reports events. */
@@ -30,11 +30,11 @@ bool qkv_dist_launched(void);
  * heard for 45 seconds fail (QKV_DIST_SILENCE: another number). */
 qkv_status qkv_dist_join(qkv_context *ctx);
 
-/* Leaves the run, and waits until all ranks do. If this rank's work failed (its context has a
- * status), the other ranks learn the message, and their waiting calls fail with it. A rank that
- * does not leave within 20 seconds then, or that has vanished, ends the whole run through MPI.
- * Nothing for a context that has not joined. */
-void qkv_dist_leave(qkv_context *ctx);
+/* Leaves the run, and waits until all ranks do. failed: this rank's work did; the other ranks learn
+ * its context's message, and their waiting calls fail with it. A rank that does not leave within 20
+ * seconds then, or that has vanished, ends the whole run through MPI. Nothing for a context that
+ * has not joined. */
+void qkv_dist_leave(qkv_context *ctx, bool failed);
 
 int qkv_dist_rank(const qkv_context *ctx); /* 0 .. size - 1; 0 for a context that has not joined */
 int qkv_dist_size(const qkv_context *ctx); /* number of ranks; 1 for such a context */

@@ -22,6 +22,8 @@ typedef struct {
     bool recompute; /* as qkv_tape_recompute */
     size_t ranks;   /* over which the optimiser's state is cut (dist.h); loss is that of one rank's
                        samples. 0: one */
+    bool keeps;     /* the gradients of several ranks are kept whole, as with several passes of a
+                       rank's samples; false: they are sent and dropped, bucket by bucket */
     bool average;   /* keeps an average of the weights, as --ema */
 } qkv_predicted_step;
 

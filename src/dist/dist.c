@@ -193,7 +193,7 @@ static void note_own(qkv__dist *d, const qkv_context *ctx, qkv_status status)
 static void send_failure(qkv_context *ctx)
 {
     qkv__dist *d = qkv__context_dist(ctx);
-    note_own(d, ctx, qkv_context_status(ctx));
+    note_own(d, ctx, qkv_context_status(ctx) ? qkv_context_status(ctx) : QKV_E_CANCELLED);
     d->over = true;
     for (int r = 0; r < d->place.size; r++) {
         qkv__request sent;
@@ -215,12 +215,12 @@ static bool gives_up(void *dist)
            qkv__heartbeat_lost(d->heartbeat, &silence) >= 0;
 }
 
-void qkv_dist_leave(qkv_context *ctx)
+void qkv_dist_leave(qkv_context *ctx, bool failed)
 {
     qkv__dist *d = qkv__context_dist(ctx);
     if (!d)
         return;
-    if (!d->over && qkv_context_status(ctx))
+    if (!d->over && failed)
         send_failure(ctx);
     for (int r = 0; r < d->place.size; r++)
         if (r != d->place.rank && !d->arrived[r])

@@ -8,8 +8,9 @@
 
 #include "base/device.h"
 #include "tensor/make.h"
+#include "train/window.h"
 
-enum { WINDOW = 1 << 20, FLIGHTS = 4 }; /* numbers of a slice; windows under way at once */
+enum { WINDOW = QKV__WINDOW, FLIGHTS = QKV__FLIGHTS };
 
 /* A window under way. Requests: (ranks). */
 typedef struct {

@@ -4,11 +4,14 @@
  * libraries take once they compute, which is measured. */
 #include "qkv/predict.h"
 
+#include <string.h>
+
 #include "base/base.h"
 #include "opt/state.h"
 #include "qkv/machine.h"
 #include "tensor/make.h"
 #include "tensor/partition.h"
+#include "train/slices.h"
 #include "train/window.h"
 
 /* In which qkv_train, which alone runs over ranks, measures the machine's limit on rank 0: three
@@ -21,31 +24,55 @@ typedef struct {
     qkv_tape *tape;
     qkv__partition *partition; /* NULL: one rank */
     qkv__own *own;             /* (parameters) of rank 0; NULL: all of them */
+    qkv__slices *slices;       /* NULL: gradients are kept */
+    size_t *ready;             /* (buckets) parameters whose gradient is complete */
+    size_t leaving[QKV__FLIGHTS], leavers; /* buckets that are being exchanged, in their order */
     qkv_optimizer *optimizer;
     qkv_average *average;
 } plan;
 
 /* What of each parameter rank 0 keeps the state of: the first chunk of every bucket. */
 static qkv_status cut_over_ranks(plan *p, qkv_params *params, size_t ranks,
-                                 const qkv_optimizer_options *optimizer)
+                                 const qkv_optimizer_options *optimizer, bool keeps)
 {
     qkv_status status = qkv__partition_create(&p->partition, params, ranks,
-                                              optimizer->kind == QKV_OPTIMIZER_MUON);
+                                              optimizer->kind == QKV_OPTIMIZER_MUON, !keeps);
+    if (!status && !keeps)
+        status = qkv__slices_create(&p->slices, p->partition, ranks, 0);
     if (status)
         return status;
+    p->ready = qkv_calloc(p->ctx, p->partition->bucket_count + 1, sizeof *p->ready);
     p->own = qkv_calloc(p->ctx, qkv_params_count(params), sizeof *p->own);
     for (size_t i = 0; i < p->partition->piece_count && p->own; i++) {
         const qkv__piece *piece = &p->partition->pieces[i];
         if (piece->chunk == 0)
             p->own[piece->param] = (qkv__own){piece->from, piece->count};
     }
-    return p->own ? QKV_OK : QKV_E_MEMORY;
+    return p->own && p->ready ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* A bucket that is complete leaves when as many others are on their way as may be. */
+static void leave_if_complete(void *user, qkv_param *x)
+{
+    plan *p = user;
+    size_t b = p->partition->bucket_of[qkv__param_index(x)], all = 0;
+    const qkv__bucket *bucket = b == SIZE_MAX ? NULL : &p->partition->buckets[b];
+    for (size_t i = 0; bucket && i < bucket->pieces; i++)
+        all += p->partition->pieces[bucket->first + i].first;
+    if (!bucket || ++p->ready[b] < all)
+        return;
+    if (p->leavers == QKV__FLIGHTS) {
+        qkv__slices_keep(p->slices, p->leaving[0]);
+        memmove(p->leaving, p->leaving + 1, (QKV__FLIGHTS - 1) * sizeof *p->leaving);
+        p->leavers--;
+    }
+    p->leaving[p->leavers++] = b;
 }
 
 static size_t bytes_of_gradients(const plan *p)
 {
     size_t n = 0;
-    for (size_t i = 0; i < p->partition->bucket_count; i++)
+    for (size_t i = 0; i < p->partition->bucket_count && !p->slices; i++)
         n += p->partition->buckets[i].count * sizeof(qkv_real);
     return n;
 }
@@ -62,7 +89,8 @@ static qkv_status make_state(plan *p, qkv_params *params, const qkv_predicted_st
                              const qkv_optimizer_options *optimizer)
 {
     const qkv_average_options average = {.decay = 0.5};
-    qkv_status status = step->ranks > 1 ? cut_over_ranks(p, params, step->ranks, optimizer)
+    qkv_status status = step->ranks > 1 ? cut_over_ranks(p, params, step->ranks, optimizer,
+                                                         step->keeps)
                                         : QKV_OK;
     if (!status)
         status = qkv__optimizer_create_of(&p->optimizer, params, optimizer,
@@ -89,6 +117,8 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
         return status;
     qkv_tape_mode(p->tape, true, true);
     qkv_tape_recompute(p->tape, step->recompute);
+    if (p->slices)
+        qkv_tape_on_grad_ready(p->tape, leave_if_complete, p);
     status = qkv_backward(p->tape, step->loss(step->user, p->tape));
     if (!status)
         status = qkv_optimizer_step(p->optimizer, &args, NULL);
@@ -96,6 +126,7 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
         values = qkv_params_bytes(params) - bytes_of_gradients(p);
     out->parameters = values + frozen;
     out->gradients = qkv_params_bytes(params) - values;
+    out->gradients += p->slices ? qkv__slices_bytes(p->slices) : 0;
     out->optimizer = qkv_optimizer_bytes(p->optimizer);
     out->averages = step->average ? bytes_of_average(p, params) : 0;
     out->exchange = p->partition ? QKV__FLIGHTS * QKV__WINDOW * step->ranks * sizeof(qkv_real) : 0;
@@ -110,7 +141,9 @@ static void free_prediction(const plan *p)
     qkv_average_destroy(p->average);
     qkv_optimizer_destroy(p->optimizer);
     qkv_tape_destroy(p->tape);
+    qkv__slices_destroy(p->slices);
     qkv__partition_destroy(p->partition);
+    qkv_free(p->ctx, p->ready);
     qkv_free(p->ctx, p->own);
 }
 

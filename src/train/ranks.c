@@ -156,7 +156,9 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
     if (!status)
         status = qkv__exchange_create(&r->exchange, ctx, r->part);
     if (!status && come_and_go)
-        status = qkv__slices_create(&r->slices, r->part, r->exchange, r->rank);
+        status = qkv__slices_create(&r->slices, r->part, (size_t)r->ranks, (size_t)r->rank);
+    if (!status && come_and_go)
+        qkv__exchange_on_done(r->exchange, qkv__slices_keep, r->slices);
     if (!status)
         status = qkv__running_create(&r->running, params, shards);
     for (size_t i = 0; i < qkv_params_count(params) && !status; i++)

@@ -45,7 +45,7 @@ static qkv_status make_buckets(rehearsal *r, qkv_scale_step *out)
     if (status)
         return status;
     r->params = qkv_model_params(models[0]);
-    status = qkv__partition_create(&r->part, r->params, 1, false);
+    status = qkv__partition_create(&r->part, r->params, 1, false, false);
     if (status)
         return status;
     size_t n = r->part->bucket_count;

@@ -1,8 +1,7 @@
 /* slices.c - memory of gradients, from bucket to bucket. */
 #include "train/slices.h"
 
-#include <string.h>
-
+#include "base/device.h"
 #include "tensor/make.h"
 
 typedef struct {
@@ -13,8 +12,7 @@ typedef struct {
 struct qkv__slices {
     qkv_context *ctx;
     qkv__partition *part;
-    qkv__exchange *exchange;
-    int rank;
+    size_t ranks, rank;
     qkv__arena *memory;
     spare_memory *spare; /* (buckets at most) */
     size_t spares;
@@ -52,15 +50,20 @@ static void give_memory(void *slices, qkv_param *p)
         qkv__bucket_take(s->part, b, memory);
 }
 
-/* A qkv__exchange_done_fn. */
-static void keep_slice(void *slices, size_t bucket)
+static void find_slice(const qkv__slices *s, size_t bucket, size_t *from, size_t *to)
+{
+    size_t each = s->part->chunks / s->ranks, first = s->rank * each;
+    qkv__bucket_range(&s->part->buckets[bucket], first, first + each, from, to);
+}
+
+void qkv__slices_keep(void *slices, size_t bucket)
 {
     qkv__slices *s = slices;
     qkv__bucket *b = &s->part->buckets[bucket];
     size_t from, to;
-    qkv__exchange_slice(s->exchange, bucket, s->rank, &from, &to);
+    find_slice(s, bucket, &from, &to);
     if (to > from)
-        memcpy(b->slice, b->grad + from, (to - from) * sizeof *b->slice);
+        qkv__context_device(s->ctx)->copy(b->slice, b->grad + from, (to - from) * sizeof *b->slice);
     s->spare[s->spares++] = (spare_memory){qkv__bucket_drop(s->part, bucket), spare_size(b)};
 }
 
@@ -70,29 +73,29 @@ static bool make_slices(qkv__slices *s)
     for (size_t i = 0; i < s->part->bucket_count && fine; i++) {
         qkv__bucket *b = &s->part->buckets[i];
         size_t to;
-        qkv__exchange_slice(s->exchange, i, s->rank, &b->slice_from, &to);
+        find_slice(s, i, &b->slice_from, &to);
         b->slice = qkv__arena_alloc(s->memory, (to - b->slice_from + 1) * sizeof *b->slice);
         fine = b->slice != NULL;
     }
     return fine;
 }
 
-qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, qkv__exchange *exchange,
-                              int rank)
+qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, size_t ranks, size_t rank)
 {
     qkv_context *ctx = qkv__params_context(part->params);
     qkv__slices *s = qkv_calloc(ctx, 1, sizeof *s);
     *out = NULL;
     if (!s)
         return QKV_E_MEMORY;
-    *s = (qkv__slices){.ctx = ctx, .part = part, .exchange = exchange, .rank = rank};
+    *s = (qkv__slices){.ctx = ctx, .part = part, .ranks = ranks, .rank = rank};
     s->spare = qkv_calloc(ctx, part->bucket_count + 1, sizeof *s->spare);
-    if (!s->spare || qkv__arena_create(&s->memory, ctx, "gradient") || !make_slices(s)) {
+    if (!s->spare ||
+        qkv__arena_create_on(&s->memory, ctx, qkv__context_device(ctx), "gradient") ||
+        !make_slices(s)) {
         qkv__slices_destroy(s);
         return QKV_E_MEMORY;
     }
     qkv__params_on_grad_memory(part->params, give_memory, s);
-    qkv__exchange_on_done(exchange, keep_slice, s);
     *out = s;
     return QKV_OK;
 }
@@ -106,3 +109,5 @@ void qkv__slices_destroy(qkv__slices *s)
     qkv_free(s->ctx, s->spare);
     qkv_free(s->ctx, s);
 }
+
+size_t qkv__slices_bytes(const qkv__slices *s) { return qkv__arena_used(s->memory); }

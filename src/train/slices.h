@@ -4,13 +4,19 @@
 #ifndef QKV_SRC_TRAIN_SLICES_H
 #define QKV_SRC_TRAIN_SLICES_H
 
-#include "train/exchange.h"
+#include "tensor/partition.h"
 
 typedef struct qkv__slices qkv__slices;
 
-/* Takes over the gradients of a partition that was made for it. On failure *out is NULL. */
-qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, qkv__exchange *exchange,
-                              int rank);
+/* Takes over the gradients of a partition that was made for it, on one of so many ranks. On failure
+ * *out is NULL. */
+qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, size_t ranks, size_t rank);
 void qkv__slices_destroy(qkv__slices *s); /* NULL is allowed */
+
+/* The bucket has been exchanged: a qkv__exchange_done_fn. */
+void qkv__slices_keep(void *slices, size_t bucket);
+
+/* Bytes that it has taken so far, of slices and of buckets that were there at once. */
+size_t qkv__slices_bytes(const qkv__slices *s);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef QKV_SRC_TRAIN_WINDOW_H
 #define QKV_SRC_TRAIN_WINDOW_H
 
-/* As in exchange.c: numbers of a slice that one message carries; windows under way at once. */
+/* Numbers of a slice that one message carries; windows under way at once. */
 enum { QKV__WINDOW = 1 << 20, QKV__FLIGHTS = 4 };
 
 #endif
