@@ -10,13 +10,13 @@
 #include "tensor/make.h"
 #include "train/window.h"
 
-enum { WINDOW = QKV__WINDOW, FLIGHTS = QKV__FLIGHTS };
+enum { FLIGHTS = QKV__FLIGHTS };
 
 /* A window under way. Requests: (ranks). */
 typedef struct {
     bool used, added;
     size_t bucket, from, count; /* of this rank's slice: numbers of the bucket */
-    qkv_real *buffer;           /* (ranks, WINDOW) */
+    qkv_real *buffer;           /* (ranks, window) */
     qkv__request *receives, *sends;
     bool *receiving, *sending;
 } flight;
@@ -25,10 +25,11 @@ struct qkv__exchange {
     qkv_context *ctx;
     const qkv__partition *part;
     int rank, ranks;
+    size_t window; /* numbers of a slice that one message carries */
     flight flights[FLIGHTS];
     size_t *queue; /* (buckets) handed over in this update */
     size_t queued, at, offset; /* at: the first that is not begun whole; offset: from where on */
-    size_t numbers, arrived;
+    size_t numbers, arrived, ended; /* ended: buckets that are done */
     qkv__exchange_done_fn *done; /* NULL: nobody is told */
     void *user;
     qkv__request *shares; /* (buckets, ranks, 2) */
@@ -41,12 +42,23 @@ struct qkv__exchange {
 static bool make_flight(qkv__exchange *x, flight *f)
 {
     size_t n = (size_t)x->ranks;
-    f->buffer = qkv__arena_zalloc(x->memory, n * WINDOW * sizeof *f->buffer);
+    f->buffer = qkv__arena_zalloc(x->memory, n * x->window * sizeof *f->buffer);
     f->receives = qkv__arena_zalloc(x->memory, n * sizeof *f->receives);
     f->sends = qkv__arena_zalloc(x->memory, n * sizeof *f->sends);
     f->receiving = qkv__arena_zalloc(x->memory, n * sizeof *f->receiving);
     f->sending = qkv__arena_zalloc(x->memory, n * sizeof *f->sending);
     return f->buffer && f->receives && f->sends && f->receiving && f->sending;
+}
+
+size_t qkv__exchange_window(const qkv__partition *partition, size_t ranks)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < partition->bucket_count; i++) {
+        const qkv__bucket *b = &partition->buckets[i];
+        size_t slice = b->chunk ? b->count / ranks : b->count;
+        most = slice > most ? slice : most;
+    }
+    return most < QKV__WINDOW ? most : QKV__WINDOW;
 }
 
 qkv_status qkv__exchange_create(qkv__exchange **out, qkv_context *ctx,
@@ -58,6 +70,7 @@ qkv_status qkv__exchange_create(qkv__exchange **out, qkv_context *ctx,
         return QKV_E_MEMORY;
     *x = (qkv__exchange){.ctx = ctx, .part = partition, .rank = qkv_dist_rank(ctx),
                          .ranks = qkv_dist_size(ctx)};
+    x->window = qkv__exchange_window(partition, (size_t)x->ranks);
     size_t n = partition->bucket_count;
     bool fine = !qkv__arena_create(&x->memory, ctx, "exchange");
     fine = fine && (x->queue = qkv__arena_zalloc(x->memory, (n + 1) * sizeof *x->queue));
@@ -97,7 +110,7 @@ static size_t window_of(const qkv__exchange *x, size_t bucket, int rank, size_t 
     qkv__exchange_slice(x, bucket, rank, from, &to);
     size_t length = to - *from, left = offset < length ? length - offset : 0;
     *from += offset;
-    return left < WINDOW ? left : WINDOW;
+    return left < x->window ? left : x->window;
 }
 
 static qkv_status begin_flight(qkv__exchange *x, flight *f, size_t bucket, size_t offset)
@@ -114,7 +127,7 @@ static qkv_status begin_flight(qkv__exchange *x, flight *f, size_t bucket, size_
         f->receiving[r] = r != x->rank && f->count;
         f->sending[r] = r != x->rank && count;
         if (f->receiving[r])
-            status = qkv__dist_receive(x->ctx, f->buffer + (size_t)r * WINDOW,
+            status = qkv__dist_receive(x->ctx, f->buffer + (size_t)r * x->window,
                                        f->count * sizeof *grad, r, tag, &f->receives[r]);
         if (f->sending[r] && !status)
             status = qkv__dist_send(x->ctx, grad + from, count * sizeof *grad, r, tag,
@@ -128,7 +141,7 @@ static qkv_status begin_next(qkv__exchange *x, flight *f)
 {
     size_t bucket = x->queue[x->at], left = 0;
     qkv_status status = begin_flight(x, f, bucket, x->offset);
-    x->offset += WINDOW;
+    x->offset += x->window;
     for (int r = 0; r < x->ranks; r++) {
         size_t from;
         left += window_of(x, bucket, r, x->offset, &from);
@@ -146,9 +159,9 @@ static void add_up(qkv__exchange *x, const flight *f)
     qkv_real *own = x->part->buckets[f->bucket].grad + f->from;
     for (int stride = 1; stride < x->ranks; stride *= 2)
         for (int r = 0; r + stride < x->ranks; r += 2 * stride) {
-            qkv_real *to = r == x->rank ? own : f->buffer + (size_t)r * WINDOW;
+            qkv_real *to = r == x->rank ? own : f->buffer + (size_t)r * x->window;
             const qkv_real *more = r + stride == x->rank
-                                       ? own : f->buffer + (size_t)(r + stride) * WINDOW;
+                                       ? own : f->buffer + (size_t)(r + stride) * x->window;
             qkv__partition_add(x->part, to, more, f->count);
         }
     if (x->rank)
@@ -194,7 +207,9 @@ static qkv_status advance_flight(qkv__exchange *x, flight *f)
         f->added = true;
     }
     f->used = !(f->added && sent);
-    if (!f->used && x->done && !has_flights(x, f->bucket))
+    bool ended = !f->used && !has_flights(x, f->bucket);
+    x->ended += ended;
+    if (ended && x->done)
         x->done(x->user, f->bucket);
     return QKV_OK;
 }
@@ -240,7 +255,7 @@ qkv_status qkv__exchange_finish(qkv__exchange *x)
         else if (is_under_way(x) && !status)
             status = qkv__dist_pause(x->ctx, &idle);
     }
-    x->queued = x->at = x->offset = x->numbers = x->arrived = 0;
+    x->queued = x->at = x->offset = x->numbers = x->arrived = x->ended = 0;
     return status;
 }
 
@@ -249,6 +264,8 @@ void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *us
     x->done = fn;
     x->user = user;
 }
+
+size_t qkv__exchange_waiting(const qkv__exchange *x) { return x->queued - x->ended; }
 
 double qkv__exchange_arrived(const qkv__exchange *x)
 {

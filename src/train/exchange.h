@@ -8,6 +8,9 @@
 
 typedef struct qkv__exchange qkv__exchange;
 
+/* Numbers of a rank's slice that go in one message: a window, or all of the largest slice. */
+size_t qkv__exchange_window(const qkv__partition *partition, size_t ranks);
+
 /* For this context's ranks, each of which owns partition->chunks / ranks neighbouring chunks of
  * every bucket. Allocates what is needed. On failure *out is NULL. */
 qkv_status qkv__exchange_create(qkv__exchange **out, qkv_context *ctx,
@@ -29,6 +32,8 @@ qkv_status qkv__exchange_finish(qkv__exchange *x);
  * is the sum, the rest is of no use. */
 typedef void qkv__exchange_done_fn(void *user, size_t bucket);
 void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *user);
+/* How many buckets were handed over and are not done. */
+size_t qkv__exchange_waiting(const qkv__exchange *x);
 /* Share of the gradients of this update that have arrived by now, 0 to 1; 1 without any. */
 double qkv__exchange_arrived(const qkv__exchange *x);
 

@@ -11,6 +11,7 @@
 #include "qkv/machine.h"
 #include "tensor/make.h"
 #include "tensor/partition.h"
+#include "train/exchange.h"
 #include "train/slices.h"
 #include "train/window.h"
 
@@ -26,7 +27,7 @@ typedef struct {
     qkv__own *own;             /* (parameters) of rank 0; NULL: all of them */
     qkv__slices *slices;       /* NULL: gradients are kept */
     size_t *ready;             /* (buckets) parameters whose gradient is complete */
-    size_t leaving[QKV__FLIGHTS], leavers; /* buckets that are being exchanged, in their order */
+    size_t leaving[QKV__WAITING], leavers; /* buckets that are being exchanged, in their order */
     qkv_optimizer *optimizer;
     qkv_average *average;
 } plan;
@@ -61,9 +62,9 @@ static void leave_if_complete(void *user, qkv_param *x)
         all += p->partition->pieces[bucket->first + i].first;
     if (!bucket || ++p->ready[b] < all)
         return;
-    if (p->leavers == QKV__FLIGHTS) {
+    if (p->leavers == QKV__WAITING) {
         qkv__slices_keep(p->slices, p->leaving[0]);
-        memmove(p->leaving, p->leaving + 1, (QKV__FLIGHTS - 1) * sizeof *p->leaving);
+        memmove(p->leaving, p->leaving + 1, (QKV__WAITING - 1) * sizeof *p->leaving);
         p->leavers--;
     }
     p->leaving[p->leavers++] = b;
@@ -129,7 +130,9 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     out->gradients += p->slices ? qkv__slices_bytes(p->slices) : 0;
     out->optimizer = qkv_optimizer_bytes(p->optimizer);
     out->averages = step->average ? bytes_of_average(p, params) : 0;
-    out->exchange = p->partition ? QKV__FLIGHTS * QKV__WINDOW * step->ranks * sizeof(qkv_real) : 0;
+    if (p->partition)
+        out->exchange = QKV__FLIGHTS * qkv__exchange_window(p->partition, step->ranks) *
+                        step->ranks * sizeof(qkv_real);
     out->process += p->partition ? PEAK_BYTES : 0;
     out->activations = qkv_tape_high_water(p->tape);
     out->scratch = qkv_tape_scratch_high_water(p->tape);

@@ -7,6 +7,7 @@
 #include "base/device.h"
 #include "train/running.h"
 #include "train/slices.h"
+#include "train/window.h"
 #include "tensor/make.h"
 
 enum { LEVELS = 32 }; /* of the tree of this rank's shards */
@@ -132,6 +133,20 @@ static bool allocate_ranks(qkv__ranks *r)
            r->own_losses && make_levels(r);
 }
 
+/* A backward pass that is faster than the messages waits for them: else gradients that are not gone
+ * would fill the memory. */
+static void wait_for_room(void *ranks)
+{
+    qkv__ranks *r = ranks;
+    unsigned idle = 0;
+    while (!r->status && qkv__exchange_waiting(r->exchange) >= QKV__WAITING) {
+        size_t before = qkv__exchange_waiting(r->exchange);
+        r->status = qkv__exchange_poll(r->exchange);
+        if (!r->status && qkv__exchange_waiting(r->exchange) == before)
+            r->status = qkv__dist_pause(r->ctx, &idle);
+    }
+}
+
 qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards, size_t passes,
                              qkv_optimizer_kind kind)
 {
@@ -157,8 +172,10 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
         status = qkv__exchange_create(&r->exchange, ctx, r->part);
     if (!status && come_and_go)
         status = qkv__slices_create(&r->slices, r->part, (size_t)r->ranks, (size_t)r->rank);
-    if (!status && come_and_go)
+    if (!status && come_and_go) {
         qkv__exchange_on_done(r->exchange, qkv__slices_keep, r->slices);
+        qkv__slices_on_take(r->slices, wait_for_room, r);
+    }
     if (!status)
         status = qkv__running_create(&r->running, params, shards);
     for (size_t i = 0; i < qkv_params_count(params) && !status; i++)

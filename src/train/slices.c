@@ -16,6 +16,8 @@ struct qkv__slices {
     qkv__arena *memory;
     spare_memory *spare; /* (buckets at most) */
     size_t spares;
+    qkv__slices_wait_fn *wait; /* or NULL */
+    void *user;
 };
 
 /* The smallest spare memory that is large enough, or new one. */
@@ -45,6 +47,8 @@ static void give_memory(void *slices, qkv_param *p)
 {
     qkv__slices *s = slices;
     size_t b = s->part->bucket_of[qkv__param_index(p)];
+    if (s->wait)
+        s->wait(s->user);
     qkv_real *memory = b == SIZE_MAX ? NULL : take_spare(s, spare_size(&s->part->buckets[b]));
     if (memory)
         qkv__bucket_take(s->part, b, memory);
@@ -108,6 +112,12 @@ void qkv__slices_destroy(qkv__slices *s)
     qkv__arena_destroy(s->memory);
     qkv_free(s->ctx, s->spare);
     qkv_free(s->ctx, s);
+}
+
+void qkv__slices_on_take(qkv__slices *s, qkv__slices_wait_fn *fn, void *user)
+{
+    s->wait = fn;
+    s->user = user;
 }
 
 size_t qkv__slices_bytes(const qkv__slices *s) { return qkv__arena_used(s->memory); }

@@ -11,6 +11,9 @@ typedef struct qkv__slices qkv__slices;
 /* Takes over the gradients of a partition that was made for it, on one of so many ranks. On failure
  * *out is NULL. */
 qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, size_t ranks, size_t rank);
+/* Called before a bucket gets memory: lets others be exchanged. */
+typedef void qkv__slices_wait_fn(void *user);
+void qkv__slices_on_take(qkv__slices *s, qkv__slices_wait_fn *fn, void *user);
 void qkv__slices_destroy(qkv__slices *s); /* NULL is allowed */
 
 /* The bucket has been exchanged: a qkv__exchange_done_fn. */

@@ -120,7 +120,7 @@ static void test_gradient(void **state)
         assert_true(moved > 40);
         for (size_t i = 0; i < n; i++) {
             qkv_param *p = qkv_params_at(ps, i);
-            double most = 1e-3 * largest; /* many biases have no gradient by mathematics */
+            double most = 2e-3 * largest; /* many biases have no gradient by mathematics */
             for (size_t k = 0; kept[i] && k < qkv_param_count(p); k++)
                 most = fmax(most, fabs((double)qkv_param_grad(p)[k]));
             for (size_t k = 0; kept[i] && k < qkv_param_count(p); k++)
