@@ -150,6 +150,7 @@ static qkv_status scale_memory(const scale_job *j, scale_row *row, size_t ranks)
     qkv_memory_prediction m;
     size_t mine = j->s.update_batch / ranks;
     what.ranks = ranks;
+    what.keeps = (double)mine > j->samples; /* several passes */
     if (mine && (double)mine < j->samples) /* its only pass */
         step.batch = mine;
     qkv_status status = qkv_predict_memory(j->c->ctx, &what, &optimizer, &m);

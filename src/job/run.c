@@ -263,7 +263,7 @@ qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv
 /* ---- the run --------------------------------------------------------------------------------- */
 
 /* Nothing is written before all that can be checked without writing is. */
-static qkv_status prepare(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+static qkv_status prepare_run(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
 {
     qkv_status status = check_decided(r, kind);
     if (!status)
@@ -299,7 +299,7 @@ static qkv_status run_begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir
     qkv_status status = leads ? qkv__run_dir_check(r->ctx, r->o.out, r->o.resume) : QKV_OK;
     if (!status && leads) {
         again = r->o.resume && qkv__run_dir_has_checkpoint(r->o.out);
-        status = again ? qkv__run_dir_open(dir, r->ctx, r->o.out) : prepare(r, kind, dir);
+        status = again ? qkv__run_dir_open(dir, r->ctx, r->o.out) : prepare_run(r, kind, dir);
     }
     if (!status && again)
         status = reopen(r, kind);

@@ -83,7 +83,7 @@ static void free_rehearsal(rehearsal *r)
 /* ---- taking it ---------------------------------------------------------------------------- */
 
 /* One step; times: (TIMES) of it. ready becomes shares of its backward pass. */
-static qkv_status take(rehearsal *r, double times[TIMES])
+static qkv_status take_apart(rehearsal *r, double times[TIMES])
 {
     const qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
     const qkv__partition *p = r->part;
@@ -127,9 +127,9 @@ static double median(double *x, size_t n)
 static qkv_status take_all(rehearsal *r, qkv_scale_step *out)
 {
     double unused[TIMES], now[TIMES];
-    qkv_status status = take(r, unused);
+    qkv_status status = take_apart(r, unused);
     for (size_t i = 0; i < r->repeats && !status; i++) {
-        status = take(r, now);
+        status = take_apart(r, now);
         for (size_t k = 0; k < TIMES; k++)
             r->times[k * r->repeats + i] = now[k];
         for (size_t b = 0; b < out->bucket_count; b++)

@@ -198,7 +198,7 @@ static void measure_peak(qkv__loop *l)
         l->update_time < PEAK_AFTER || !qkv__leads(l) ||
         !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
         return;
-    l->peak = qkv_machine_peak_flops(l->ctx, 1) * qkv_dist_size(l->ctx); /* of ranks like this one */
+    l->peak = qkv_machine_peak_flops(l->ctx, 1) * qkv_dist_size(l->ctx); /* ranks are alike */
     l->peak = l->peak > 0 ? l->peak : -1;
     l->mark += qkv_now() - begun;
 }

@@ -139,18 +139,20 @@ static void test_long(void **state)
 }
 
 /* Over ranks, values and gradients are padded to chunks, and the rest is cut: AdamW's two numbers
- * for each, and the average's one. What arrives: four windows of 2^20 numbers from every rank. */
+ * for each, and the average's one. What arrives: of four buckets, of which this model has one, a
+ * slice from every rank. Gradients that are dropped leave a slice, and memory of 2^18 numbers. */
 static void test_ranks(void **state)
 {
-    enum { RANKS = 4, WINDOWS = 4 << 20, PADDING = 64 }; /* bytes of a chunk, at most */
+    enum { RANKS = 4, PADDING = 64 }; /* bytes of a chunk, at most */
     step s = {.batch = BATCH, .length = LENGTH};
     qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s, .average = true};
     qkv_memory_prediction one, four;
     assert_int_equal(qkv_predict_memory(*state, &what, NULL, &one), QKV_OK);
     what.ranks = RANKS;
+    what.keeps = true;
     assert_int_equal(qkv_predict_memory(*state, &what, NULL, &four), QKV_OK);
     assert_int_equal(one.exchange, 0);
-    assert_int_equal(four.exchange, RANKS * (size_t)WINDOWS * sizeof(qkv_real));
+    assert_int_equal(four.exchange, 4 * four.gradients);
     assert_in_range(four.parameters, one.parameters, one.parameters + RANKS * PADDING);
     assert_in_range(four.gradients, one.gradients, one.gradients + RANKS * PADDING);
     assert_in_range(four.optimizer, one.optimizer / RANKS,
@@ -161,6 +163,12 @@ static void test_ranks(void **state)
     assert_int_equal(four.total, four.parameters + four.gradients + four.optimizer + four.averages +
                                      four.exchange + four.activations + four.scratch +
                                      four.process);
+    const size_t spare = sizeof(qkv_real) << 18;
+    what.keeps = false;
+    assert_int_equal(qkv_predict_memory(*state, &what, NULL, &four), QKV_OK);
+    assert_in_range(four.gradients, spare + one.gradients / RANKS,
+                    spare + one.gradients / RANKS + 2 * PADDING);
+    assert_int_equal(four.activations, one.activations);
 }
 
 static void test_cannot_be_made(void **state)
