@@ -31,7 +31,7 @@ static qkv_status train(qkv_context *ctx, qkv_train_result *result)
 int main(void)
 {
     qkv_context *ctx;
-    qkv_train_result r = {0};
+    static qkv_train_result r;
     qkv_context_options c = qkv_context_defaults();
     c.threads = 1; /* so small a model has no work for more */
     if (qkv_context_create(&ctx, &c) || qkv_dist_join(ctx)) return 1;
