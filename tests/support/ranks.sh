@@ -17,7 +17,7 @@ ranks() {
     shift 2
     case $mpi in
     openmpi)
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --quiet \
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi \
             --oversubscribe --bind-to none -n "$n" "$@"
         ;;
     mpich) mpirun.mpich -n "$n" "$@" ;;
