@@ -22,6 +22,8 @@ QKV_BEGIN_DECLS
 typedef struct {
     double bytes;
     double ready; /* share of the backward pass that is over when all are complete [0, 1] */
+    bool tied;    /* holds a table that embedding and head share; where a rank's samples take
+                   * several passes, it is complete at the end of the last one */
 } qkv_scale_bucket;
 
 /* A step of one rank. */
@@ -43,7 +45,7 @@ qkv_status qkv_scale_measure(qkv_context *ctx, const qkv_predicted_step *step, d
 
 /* The same without taking it, for models larger than this machine: both passes together take
  * `seconds`, the backward pass two thirds of them. The step runs in a meta context. Gradients are
- * complete evenly over the backward pass, the last bucket's at its end. update and sum: the bytes
+ * complete in the order of that step, evenly over the backward pass, the last at its end. update and sum: the bytes
  * that AdamW and an addition read and write, at the bandwidth of this machine's memory. */
 qkv_status qkv_scale_assume(qkv_context *ctx, const qkv_predicted_step *step, double samples,
                             double seconds, qkv_scale_step *out);

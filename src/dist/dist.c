@@ -341,20 +341,22 @@ qkv_status qkv__dist_gather(qkv_context *ctx, const void *mine, size_t bytes, vo
     return status;
 }
 
-/* Messages of a concatenation; sizes: of each rank. */
-static qkv_status exchange_parts(qkv_context *ctx, char *all, const size_t *sizes, qkv__request *r)
+/* Messages of an exchange. sizes: (size, size) bytes from each rank to each. */
+static qkv_status exchange_parts(qkv_context *ctx, const qkv__dist_part *parts, char *all,
+                                 const size_t *sizes, qkv__request *r)
 {
-    size_t size = (size_t)qkv_dist_size(ctx), rank = (size_t)qkv_dist_rank(ctx), begun = 0, own = 0;
+    size_t size = (size_t)qkv_dist_size(ctx), rank = (size_t)qkv_dist_rank(ctx), begun = 0;
     qkv_status status = QKV_OK;
-    for (size_t i = 0; i < rank; i++)
-        own += sizes[i];
-    for (size_t i = 0, at = 0; i < size && !status; at += sizes[i++]) {
-        if (i != rank && sizes[i]) {
-            status = qkv__dist_receive(ctx, all + at, sizes[i], (int)i, GATHER, &r[begun]);
+    for (size_t i = 0, at = 0; i < size && !status; at += sizes[i++ * size + rank]) {
+        size_t bytes = sizes[i * size + rank];
+        if (i == rank && bytes)
+            memcpy(all + at, parts[i].data, bytes);
+        if (i != rank && bytes) {
+            status = qkv__dist_receive(ctx, all + at, bytes, (int)i, GATHER, &r[begun]);
             begun += !status;
         }
-        if (i != rank && sizes[rank] && !status) {
-            status = qkv__dist_send(ctx, all + own, sizes[rank], (int)i, GATHER, &r[begun]);
+        if (i != rank && parts[i].bytes && !status) {
+            status = qkv__dist_send(ctx, parts[i].data, parts[i].bytes, (int)i, GATHER, &r[begun]);
             begun += !status;
         }
     }
@@ -363,31 +365,43 @@ static qkv_status exchange_parts(qkv_context *ctx, char *all, const size_t *size
     return status;
 }
 
-qkv_status qkv__dist_concat(qkv_context *ctx, const void *mine, size_t bytes, void **all,
-                            size_t *total)
+qkv_status qkv__dist_exchange(qkv_context *ctx, const qkv__dist_part *parts, void **all,
+                              size_t *total)
 {
-    size_t size = (size_t)qkv_dist_size(ctx), before = 0;
-    size_t *sizes = qkv_malloc(ctx, size * sizeof *sizes);
+    size_t size = (size_t)qkv_dist_size(ctx), rank = (size_t)qkv_dist_rank(ctx);
+    size_t *sizes = qkv_malloc(ctx, (size + 1) * size * sizeof *sizes);
     qkv__request *r = qkv_malloc(ctx, 2 * size * sizeof *r);
     char *out = NULL;
-    qkv_status status = sizes && r ? qkv__dist_gather(ctx, &bytes, sizeof bytes, sizes)
-                                   : QKV_E_MEMORY;
+    qkv_status status = sizes && r ? QKV_OK : QKV_E_MEMORY;
     *total = 0;
-    for (size_t i = 0; i < size && !status; i++) {
-        before += i < (size_t)qkv_dist_rank(ctx) ? sizes[i] : 0;
-        *total += sizes[i];
-    }
+    for (size_t i = 0; i < size && !status; i++)
+        sizes[size * size + i] = parts[i].bytes;
+    if (!status)
+        status = qkv__dist_gather(ctx, sizes + size * size, size * sizeof *sizes, sizes);
+    for (size_t i = 0; i < size && !status; i++)
+        *total += sizes[i * size + rank];
     if (!status && !(out = qkv_malloc(ctx, *total)))
         status = QKV_E_MEMORY;
-    if (!status && bytes)
-        memcpy(out + before, mine, bytes);
     if (!status)
-        status = exchange_parts(ctx, out, sizes, r);
+        status = exchange_parts(ctx, parts, out, sizes, r);
     qkv_free(ctx, r);
     qkv_free(ctx, sizes);
     if (status)
         qkv_free(ctx, out);
     *all = status ? NULL : out;
+    return status;
+}
+
+qkv_status qkv__dist_concat(qkv_context *ctx, const void *mine, size_t bytes, void **all,
+                            size_t *total)
+{
+    size_t size = (size_t)qkv_dist_size(ctx);
+    qkv__dist_part *parts = qkv_malloc(ctx, size * sizeof *parts);
+    *all = NULL;
+    for (size_t i = 0; i < size && parts; i++)
+        parts[i] = (qkv__dist_part){mine, bytes};
+    qkv_status status = parts ? qkv__dist_exchange(ctx, parts, all, total) : QKV_E_MEMORY;
+    qkv_free(ctx, parts);
     return status;
 }
 

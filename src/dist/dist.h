@@ -30,8 +30,16 @@ qkv_status qkv__dist_pause(qkv_context *ctx, unsigned *idle);
 qkv_status qkv__dist_broadcast(qkv_context *ctx, void *data, size_t bytes);
 /* all: (size, bytes), those of each rank, on every rank. */
 qkv_status qkv__dist_gather(qkv_context *ctx, const void *mine, size_t bytes, void *all);
-/* *all: the bytes of every rank, one after another in their order, *total in number; to be freed
- * with qkv_free. On failure *all is NULL. */
+/* parts: (size) what this rank has for each, itself included. *all: what every rank has for this
+ * one, one after another in their order, *total bytes; to be freed with qkv_free. On failure *all
+ * is NULL. */
+typedef struct {
+    const void *data;
+    size_t bytes;
+} qkv__dist_part;
+qkv_status qkv__dist_exchange(qkv_context *ctx, const qkv__dist_part *parts, void **all,
+                              size_t *total);
+/* The same, where each rank has the same for all. */
 qkv_status qkv__dist_concat(qkv_context *ctx, const void *mine, size_t bytes, void **all,
                             size_t *total);
 /* QKV_OK if every rank says so; else the status of the first rank that does not, and its message.

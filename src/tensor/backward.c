@@ -108,6 +108,7 @@ static void enter_pass(const qkv_tape *t, qkv_tensor *root)
     root->state = QKV__GRAD_NONE;
     root->written = 0;
     root->used_up = 0;
+    root->complete = false;
     root->grad = NULL;
 }
 
@@ -325,9 +326,30 @@ static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
     }
 }
 
+/* Uses by ops that add to the whole gradient, where others have rows that are kept apart; all uses
+ * where there are no such, or nothing but such. */
+static size_t whole_uses(const qkv_tensor *root)
+{
+    return root->uses > root->row_uses ? root->uses - root->row_uses : root->uses;
+}
+
+bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows *rows)
+{
+    const qkv_tensor *root = x->root;
+    bool begun = root->pass == t->pass && root->grad; /* by others: it will be complete */
+    if (t->region || !begun || !into_param(t, root) || whole_uses(root) == root->uses)
+        return false;
+    qkv__grad_rows r = *rows;
+    r.param = root->param;
+    if (!t->on_rows(t->rows_user, &r) && !t->status)
+        t->status = QKV_E_MEMORY;
+    return true;
+}
+
 static void backward_complete(qkv_tape *t, qkv_tensor *leaf)
 {
     fill_missing(t, leaf);
+    leaf->complete = true;
     leaf->param->has_grad = true;
     leaf->param->grad_version++;
     if (t->on_ready)
@@ -342,7 +364,9 @@ static void use_up(qkv_tape *t, const qkv__node *n)
         if (!root || !into_param(t, root) || !root->needs_grad || t->region)
             continue;
         enter_pass(t, root);
-        if (++root->used_up == root->uses && root->grad)
+        bool rows = whole_uses(root) < root->uses && n->table == i;
+        root->used_up += !rows;
+        if (root->used_up == whole_uses(root) && root->grad && !root->complete)
             backward_complete(t, root);
     }
 }
@@ -416,7 +440,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         t->dropped++;
         t->first = t->last = NULL;
         for (qkv_tensor *leaf = t->leaves; leaf; leaf = leaf->next_leaf)
-            leaf->uses = 0;
+            leaf->uses = leaf->row_uses = 0;
     }
     return t->status;
 }

@@ -30,6 +30,24 @@ qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
  * nothing while probes look on, who may hold any tensor. x may be NULL. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x);
 
+/* Rows of the gradient of a table (rows, channels): row i of dy, times scale, is to be added to row
+ * ids[i], unless that is pad. */
+typedef struct {
+    qkv_param *param;
+    const int32_t *ids; /* (n) of the host */
+    const qkv_real *dy; /* (n, channels) of the device, valid during the call */
+    size_t n;
+    double scale;
+    int32_t pad; /* below 0: none */
+} qkv__grad_rows;
+/* False: out of memory. */
+typedef bool qkv__grad_rows_fn(void *user, const qkv__grad_rows *rows);
+/* Where a table takes part in other ops too, as tied embeddings do, the rows of its gradient go to
+ * fn, which adds them up elsewhere: the gradient then counts as complete, for
+ * qkv_tape_on_grad_ready, once the other ops have added to it. NULL, as at first: they are added to
+ * the gradient. */
+void qkv__tape_on_grad_rows(qkv_tape *t, qkv__grad_rows_fn *fn, void *user);
+
 /* A linear layer's weight (out, in) and bias (out), which may be NULL. */
 typedef struct {
     qkv_tensor *weight, *bias;

@@ -3,14 +3,16 @@
 
 #include "tensor/tape.h"
 
+enum { WEIGHT = 1 }; /* of the inputs */
+
 typedef struct {
     double scale;
     int32_t pad; /* this row gets no gradient; below 0: all do */
 } params;
 
 /* Adds dy's rows, times scale, to the rows of weight's gradient that ids name. */
-static void pass_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
-                      double scale, int32_t pad)
+static void add_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
+                     double scale, int32_t pad)
 {
     bool acc;
     size_t C = qkv__channels(weight);
@@ -31,9 +33,12 @@ static void embedding_backward(qkv_tape *t, const qkv__node *n)
 {
     const params *p = n->params;
     const qkv_real *dy = qkv__grad_out(t, n, 0);
-    pass_rows(t, n->in[1], n->in[0], dy, p->scale, p->pad);
+    qkv__grad_rows rows = {.dy = dy, .n = qkv_count(n->in[0]), .scale = p->scale, .pad = p->pad};
+    rows.ids = t->on_rows ? qkv__read_ids(t, n->in[0]) : NULL;
+    if (!rows.ids || !qkv__grad_hand_rows(t, n->in[WEIGHT], &rows))
+        add_rows(t, n->in[WEIGHT], n->in[0], dy, p->scale, p->pad);
     if (n->in[3])
-        pass_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
+        add_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
 }
 
 static const qkv_op embedding_op = {"embedding", embedding_backward};
@@ -103,5 +108,7 @@ qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weigh
         t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale, places,
                     place_table, qkv_count(ids), weight->shape[1]);
     params p = {scale, pad};
-    return qkv__record(t, &embedding_op, 4, in, 1, &y, &p, sizeof p);
+    y = qkv__record(t, &embedding_op, 4, in, 1, &y, &p, sizeof p);
+    qkv__record_table(t, y, WEIGHT);
+    return y;
 }

@@ -45,7 +45,8 @@ static void plan_buckets(qkv__partition *p, bool matrices_whole, size_t *load)
         if (qkv_param_frozen(x))
             continue;
         qkv__bucket *b = p->bucket_count ? &p->buckets[p->bucket_count - 1] : NULL;
-        if (!b || whole || is_whole(x, matrices_whole) || b->count >= BUCKET) {
+        bool full = b && (b->count >= BUCKET || x->count >= BUCKET);
+        if (!b || whole || is_whole(x, matrices_whole) || full) {
             if (b)
                 end_bucket(p, b, whole, load);
             b = &p->buckets[p->bucket_count++];
@@ -216,6 +217,24 @@ void qkv__bucket_range(const qkv__bucket *b, size_t first, size_t end, size_t *f
     *to = b->chunk ? end * b->chunk : home ? b->count : 0;
 }
 
+void qkv__bucket_slice(const qkv__partition *p, size_t bucket, size_t ranks, size_t rank,
+                       size_t *from, size_t *to)
+{
+    size_t each = p->chunks / ranks, first = rank * each;
+    qkv__bucket_range(&p->buckets[bucket], first, first + each, from, to);
+}
+
+void qkv__partition_own(const qkv__partition *p, size_t param, size_t ranks, size_t rank,
+                        size_t *from, size_t *to)
+{
+    size_t begin = p->place_of[param], count = qkv_params_at(p->params, param)->count;
+    qkv__bucket_slice(p, p->bucket_of[param], ranks, rank, from, to);
+    *from = *from > begin ? *from - begin : 0;
+    *to = *to > begin ? *to - begin : 0;
+    *to = *to < count ? *to : count;
+    *from = *from < *to ? *from : *to;
+}
+
 bool qkv__bucket_has_grad(const qkv__partition *p, size_t bucket)
 {
     const qkv__bucket *b = &p->buckets[bucket];
@@ -264,11 +283,16 @@ void qkv__partition_add(const qkv__partition *p, qkv_real *y, const qkv_real *x,
     qkv__params_kernels(p->params)->axpy(&e, y, x, 1, true, n);
 }
 
+qkv_real *qkv__partition_grad(const qkv__partition *p, size_t param, size_t element)
+{
+    const qkv__bucket *b = &p->buckets[p->bucket_of[param]];
+    size_t at = p->place_of[param] + element;
+    return b->slice ? b->slice + (at - b->slice_from) : b->grad + at;
+}
+
 const qkv_real *qkv__piece_grad(const qkv__partition *p, const qkv__piece *piece)
 {
-    const qkv__bucket *b = &p->buckets[p->bucket_of[piece->param]];
-    size_t at = p->place_of[piece->param] + piece->from;
-    return b->slice ? b->slice + (at - b->slice_from) : b->grad + at;
+    return qkv__partition_grad(p, piece->param, piece->from);
 }
 
 double qkv__piece_squares(const qkv__partition *p, const qkv__piece *piece)

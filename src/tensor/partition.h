@@ -48,6 +48,13 @@ void qkv__partition_destroy(qkv__partition *p); /* NULL is allowed; the paramete
 /* Of chunks [first, end) of a bucket: the numbers [*from, *to). */
 void qkv__bucket_range(const qkv__bucket *b, size_t first, size_t end, size_t *from, size_t *to);
 
+/* What rank `rank` of `ranks` owns, each of which has equally many neighbouring chunks: of a bucket
+ * the numbers [*from, *to), of a parameter in a bucket the elements [*from, *to). */
+void qkv__bucket_slice(const qkv__partition *p, size_t bucket, size_t ranks, size_t rank,
+                       size_t *from, size_t *to);
+void qkv__partition_own(const qkv__partition *p, size_t param, size_t ranks, size_t rank,
+                        size_t *from, size_t *to);
+
 /* Has any parameter of the bucket a gradient? */
 bool qkv__bucket_has_grad(const qkv__partition *p, size_t bucket);
 /* The gradients of parameters without one become zeros; they still count as without one. */
@@ -63,6 +70,8 @@ qkv_real *qkv__bucket_drop(const qkv__partition *p, size_t bucket);
 
 /* y += x, n numbers of the parameters' device. */
 void qkv__partition_add(const qkv__partition *p, qkv_real *y, const qkv_real *x, size_t n);
+/* Where the gradient of a parameter's element lies, one of those that this rank keeps. */
+qkv_real *qkv__partition_grad(const qkv__partition *p, size_t param, size_t element);
 /* Where the piece's gradient lies. */
 const qkv_real *qkv__piece_grad(const qkv__partition *p, const qkv__piece *piece);
 /* Sum of squares of the piece's gradient. */

@@ -244,7 +244,7 @@ static void tape_note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const
     memcpy(lists + n_in, out, (size_t)n_out * sizeof *lists);
     if (params_size)
         memcpy(copy, params, params_size);
-    *n = (qkv__node){op, copy, n_in, n_out, lists, lists + n_in, t->last, NULL};
+    *n = (qkv__node){op, copy, n_in, n_out, lists, lists + n_in, t->last, NULL, 0};
     if (t->last)
         t->last->next = n;
     else
@@ -267,6 +267,14 @@ qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *con
     if (qkv__recording(t, n_in, in))
         tape_note(t, op, n_in, in, n_out, out, params, params_size);
     return t->status ? NULL : out[0];
+}
+
+void qkv__record_table(qkv_tape *t, const qkv_tensor *y, int i)
+{
+    if (!y || !t->on_rows || t->region || !t->last || t->last->out[0] != y)
+        return;
+    t->last->table = i;
+    t->last->in[i]->root->row_uses++;
 }
 
 uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading)
@@ -319,4 +327,10 @@ void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
 {
     t->on_ready = fn;
     t->ready_user = user;
+}
+
+void qkv__tape_on_grad_rows(qkv_tape *t, qkv__grad_rows_fn *fn, void *user)
+{
+    t->on_rows = fn;
+    t->rows_user = user;
 }

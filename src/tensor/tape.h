@@ -39,6 +39,7 @@ struct qkv__node {
     int n_in, n_out;
     qkv_tensor **in, **out; /* inputs may be NULL (an absent bias) */
     qkv__node *prev, *next;
+    int table; /* the input that qkv__record_table named; 0: none */
 };
 
 /* The dtype of a parameter in fewer bits; what takes one asks qkv__small_of. */
@@ -79,9 +80,11 @@ struct qkv_tensor {
     qkv_tensor *next_leaf;
     const qkv__parts *parts;
     size_t uses;      /* inputs of nodes that are this tensor or a view of it */
+    size_t row_uses;  /* of them, the tables of ops, if rows of gradients are kept apart */
     /* Of the pass with number `pass`; stale otherwise. */
     uint64_t pass, wanted, kept;
     size_t used_up;
+    bool complete;    /* a parameter's gradient, and on_ready was told */
     qkv__grad_state state;
     uint64_t written; /* parts, one bit each */
     qkv_real *grad;
@@ -145,6 +148,8 @@ struct qkv_tape {
     size_t spare_bytes;
     qkv_grad_ready_fn *on_ready;
     void *ready_user;
+    qkv__grad_rows_fn *on_rows;
+    void *rows_user;
 
     char name[QKV__NAME_BYTES];
     size_t name_len[QKV__NAME_DEPTH];
@@ -251,6 +256,10 @@ bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
 qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
                         qkv_tensor *const *out, const void *params, size_t params_size);
 
+/* Of the op with output y, recorded just now: of input i's gradient, not input 0, it has some rows
+ * alone, which it offers to qkv__grad_hand_rows. */
+void qkv__record_table(qkv_tape *t, const qkv_tensor *y, int i);
+
 /* ---- inside backward ---------------------------------------------------------------------- */
 
 bool qkv__wants(const qkv_tape *t, const qkv_tensor *x); /* false for NULL */
@@ -271,6 +280,10 @@ void qkv__grad_add(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor,
 void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc);
 
 /* The gradient of output i, dense; NULL when none arrived. */
+/* Rows of x's gradient, n of them, as qkv__grad_rows says: true when they went where rows are kept
+ * apart (qkv__tape_on_grad_rows). Else they are to be added to qkv__grad. */
+bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows *rows);
+
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
 /* That of output 0, which is one number. */
 double qkv__grad_one(qkv_tape *t, const qkv__node *n);

@@ -94,10 +94,9 @@ void qkv__exchange_destroy(qkv__exchange *x)
     qkv_free(x->ctx, x);
 }
 
-void qkv__exchange_slice(const qkv__exchange *x, size_t bucket, int rank, size_t *from, size_t *to)
+static void slice_of(const qkv__exchange *x, size_t bucket, int rank, size_t *from, size_t *to)
 {
-    size_t each = x->part->chunks / (size_t)x->ranks, first = (size_t)rank * each;
-    qkv__bucket_range(&x->part->buckets[bucket], first, first + each, from, to);
+    qkv__bucket_slice(x->part, bucket, (size_t)x->ranks, (size_t)rank, from, to);
 }
 
 /* ---- windows ------------------------------------------------------------------------------ */
@@ -107,7 +106,7 @@ static size_t window_of(const qkv__exchange *x, size_t bucket, int rank, size_t 
                         size_t *from)
 {
     size_t to;
-    qkv__exchange_slice(x, bucket, rank, from, &to);
+    slice_of(x, bucket, rank, from, &to);
     size_t length = to - *from, left = offset < length ? length - offset : 0;
     *from += offset;
     return left < x->window ? left : x->window;
@@ -229,7 +228,7 @@ qkv_status qkv__exchange_poll(qkv__exchange *x)
 qkv_status qkv__exchange_add(qkv__exchange *x, size_t bucket)
 {
     size_t from, to;
-    qkv__exchange_slice(x, bucket, x->rank, &from, &to);
+    slice_of(x, bucket, x->rank, &from, &to);
     x->queue[x->queued++] = bucket;
     x->numbers += to - from;
     return qkv__exchange_poll(x);
@@ -267,9 +266,10 @@ void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *us
 
 size_t qkv__exchange_waiting(const qkv__exchange *x) { return x->queued - x->ended; }
 
-double qkv__exchange_arrived(const qkv__exchange *x)
+double qkv__exchange_arrived(const qkv__exchange *x, size_t later)
 {
-    return x->numbers ? (double)x->arrived / (double)x->numbers : 1;
+    size_t all = x->numbers + later;
+    return all ? (double)x->arrived / (double)all : 1;
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -280,10 +280,10 @@ qkv_status qkv__exchange_share(qkv__exchange *x, size_t bucket)
     int tag = QKV__DIST_TAG + (int)(x->part->bucket_count + bucket);
     size_t own, own_end, from, to;
     qkv_status status = QKV_OK;
-    qkv__exchange_slice(x, bucket, x->rank, &own, &own_end);
+    slice_of(x, bucket, x->rank, &own, &own_end);
     for (int i = 1; i < x->ranks && !status; i++) {
         int r = (x->rank + i) % x->ranks;
-        qkv__exchange_slice(x, bucket, r, &from, &to);
+        slice_of(x, bucket, r, &from, &to);
         if (to > from)
             status = qkv__dist_receive(x->ctx, data + from, (to - from) * sizeof *data, r, tag,
                                        &x->shares[x->share_count++]);

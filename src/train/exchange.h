@@ -17,9 +17,6 @@ qkv_status qkv__exchange_create(qkv__exchange **out, qkv_context *ctx,
                                 const qkv__partition *partition);
 void qkv__exchange_destroy(qkv__exchange *x); /* NULL is allowed */
 
-/* The numbers [*from, *to) of a bucket that `rank` owns. */
-void qkv__exchange_slice(const qkv__exchange *x, size_t bucket, int rank, size_t *from, size_t *to);
-
 /* The bucket's gradient on this rank is complete. Every rank hands over the same buckets in the
  * same order; messages begin at once, a few at a time. */
 qkv_status qkv__exchange_add(qkv__exchange *x, size_t bucket);
@@ -34,8 +31,9 @@ typedef void qkv__exchange_done_fn(void *user, size_t bucket);
 void qkv__exchange_on_done(qkv__exchange *x, qkv__exchange_done_fn *fn, void *user);
 /* How many buckets were handed over and are not done. */
 size_t qkv__exchange_waiting(const qkv__exchange *x);
-/* Share of the gradients of this update that have arrived by now, 0 to 1; 1 without any. */
-double qkv__exchange_arrived(const qkv__exchange *x);
+/* Share of the gradients of this update that have arrived by now, 0 to 1; 1 without any. later:
+ * numbers of theirs that are not handed over, since they go other ways. */
+double qkv__exchange_arrived(const qkv__exchange *x, size_t later);
 
 /* Begins to hand out this rank's slice of the bucket's values and to receive the others'. */
 qkv_status qkv__exchange_share(qkv__exchange *x, size_t bucket);

@@ -19,6 +19,9 @@
  * matrices of 2048 x 2048. */
 static const size_t PEAK_BYTES = 3 * 2048 * 2048 * sizeof(qkv_real);
 
+/* Rows as they are taken, sorted for their owners, and received (rows.c). */
+enum { ROW_COPIES = 3 };
+
 /* What the step makes. */
 typedef struct {
     qkv_context *ctx; /* computes nothing */
@@ -28,6 +31,7 @@ typedef struct {
     qkv__slices *slices;       /* NULL: gradients are kept */
     size_t *ready;             /* (buckets) parameters whose gradient is complete */
     size_t leaving[QKV__WAITING], leavers; /* buckets that are being exchanged, in their order */
+    size_t rows; /* bytes of rows that are kept apart */
     qkv_optimizer *optimizer;
     qkv_average *average;
 } plan;
@@ -44,10 +48,11 @@ static qkv_status cut_over_ranks(plan *p, qkv_params *params, size_t ranks,
         return status;
     p->ready = qkv_calloc(p->ctx, p->partition->bucket_count + 1, sizeof *p->ready);
     p->own = qkv_calloc(p->ctx, qkv_params_count(params), sizeof *p->own);
-    for (size_t i = 0; i < p->partition->piece_count && p->own; i++) {
-        const qkv__piece *piece = &p->partition->pieces[i];
-        if (piece->chunk == 0)
-            p->own[piece->param] = (qkv__own){piece->from, piece->count};
+    for (size_t i = 0; i < qkv_params_count(params) && p->own; i++) {
+        size_t from = 0, to = 0;
+        if (p->partition->bucket_of[i] != SIZE_MAX)
+            qkv__partition_own(p->partition, i, ranks, 0, &from, &to);
+        p->own[i] = (qkv__own){from, to - from};
     }
     return p->own && p->ready ? QKV_OK : QKV_E_MEMORY;
 }
@@ -68,6 +73,14 @@ static void leave_if_complete(void *user, qkv_param *x)
         p->leavers--;
     }
     p->leaving[p->leavers++] = b;
+}
+
+/* A qkv__grad_rows_fn. */
+static bool count_rows(void *user, const qkv__grad_rows *rows)
+{
+    plan *p = user;
+    p->rows += rows->n * qkv_param_dim(rows->param, 1) * sizeof(qkv_real);
+    return true;
 }
 
 static size_t bytes_of_gradients(const plan *p)
@@ -118,8 +131,10 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
         return status;
     qkv_tape_mode(p->tape, true, true);
     qkv_tape_recompute(p->tape, step->recompute);
-    if (p->slices)
+    if (p->slices) {
         qkv_tape_on_grad_ready(p->tape, leave_if_complete, p);
+        qkv__tape_on_grad_rows(p->tape, count_rows, p);
+    }
     status = qkv_backward(p->tape, step->loss(step->user, p->tape));
     if (!status)
         status = qkv_optimizer_step(p->optimizer, &args, NULL);
@@ -132,7 +147,8 @@ static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
     out->averages = step->average ? bytes_of_average(p, params) : 0;
     if (p->partition)
         out->exchange = QKV__FLIGHTS * qkv__exchange_window(p->partition, step->ranks) *
-                        step->ranks * sizeof(qkv_real);
+                            step->ranks * sizeof(qkv_real) +
+                        ROW_COPIES * p->rows;
     out->process += p->partition ? PEAK_BYTES : 0;
     out->activations = qkv_tape_high_water(p->tape);
     out->scratch = qkv_tape_scratch_high_water(p->tape);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/device.h"
+#include "train/rows.h"
 #include "train/running.h"
 #include "train/slices.h"
 #include "train/window.h"
@@ -35,6 +36,7 @@ struct qkv__ranks {
     bool full[LEVELS];
     qkv_real **waiting[LEVELS]; /* (buckets) */
     qkv__slices *slices; /* NULL: gradients are kept whole */
+    qkv__rows *rows;     /* NULL: embeddings add to gradients, as ever */
     /* The backward pass that is under way. */
     bool last;
     size_t *ready; /* (buckets) parameters whose gradient is complete */
@@ -58,19 +60,11 @@ static size_t owner_of(const qkv__ranks *r, const qkv__piece *piece)
 
 qkv__own qkv__ranks_own_of(const qkv__ranks *r, size_t param, int rank)
 {
-    const qkv__partition *p = r->part;
-    qkv__own own = {0, 0};
+    size_t from, to;
     if (!qkv__ranks_cuts(r, param))
         return (qkv__own){0, qkv_param_count(qkv_params_at(r->params, param))};
-    const qkv__bucket *b = &p->buckets[p->bucket_of[param]];
-    for (size_t i = b->first; i < b->first + b->pieces; i++) {
-        const qkv__piece *piece = &p->pieces[i];
-        if (piece->param != param || owner_of(r, piece) != (size_t)rank)
-            continue;
-        own.from = own.count ? own.from : piece->from;
-        own.count += piece->count;
-    }
-    return own;
+    qkv__partition_own(r->part, param, (size_t)r->ranks, (size_t)rank, &from, &to);
+    return (qkv__own){from, to - from};
 }
 
 bool qkv__ranks_cuts(const qkv__ranks *r, size_t param)
@@ -176,6 +170,8 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
         qkv__exchange_on_done(r->exchange, qkv__slices_keep, r->slices);
         qkv__slices_on_take(r->slices, wait_for_room, r);
     }
+    if (!status && passes == 1)
+        status = qkv__rows_create(&r->rows, r->part);
     if (!status)
         status = qkv__running_create(&r->running, params, shards);
     for (size_t i = 0; i < qkv_params_count(params) && !status; i++)
@@ -191,6 +187,7 @@ void qkv__ranks_destroy(qkv__ranks *r)
 {
     if (!r)
         return;
+    qkv__rows_destroy(r->rows);
     qkv__slices_destroy(r->slices);
     for (size_t b = 0; r->part && b < r->part->bucket_count; b++)
         (void)qkv__bucket_drop(r->part, b); /* which may lie in memory that ends here */
@@ -277,7 +274,8 @@ static size_t count_trained(const qkv__ranks *r, size_t b)
     return n;
 }
 
-void qkv__ranks_on_ready(void *ranks, qkv_param *p)
+/* Gradients that tape passes have completed: a qkv_grad_ready_fn. */
+static void on_ready(void *ranks, qkv_param *p)
 {
     qkv__ranks *r = ranks;
     size_t k = qkv__param_index(p), b = r->part->bucket_of[k];
@@ -286,6 +284,13 @@ void qkv__ranks_on_ready(void *ranks, qkv_param *p)
     bool complete = ++r->ready[b] == count_trained(r, b);
     qkv_status status = complete ? bucket_ready(r, b) : qkv__exchange_poll(r->exchange);
     r->status = r->status ? r->status : status;
+}
+
+void qkv__ranks_listen(qkv__ranks *r, qkv_tape *t)
+{
+    qkv_tape_on_grad_ready(t, on_ready, r);
+    if (r->rows)
+        qkv__tape_on_grad_rows(t, qkv__rows_take, r->rows);
 }
 
 static int32_t count_grads(const qkv__ranks *r)
@@ -327,7 +332,7 @@ qkv_status qkv__ranks_end_shard(qkv__ranks *r, size_t shard, double loss, const 
         put_aside(r, shard);
         return QKV_OK;
     }
-    r->arrived += qkv__exchange_arrived(r->exchange);
+    r->arrived += qkv__exchange_arrived(r->exchange, r->rows ? qkv__rows_numbers(r->rows) : 0);
     for (size_t b = 0; b < r->part->bucket_count && !status; b++)
         if (!r->added[b] && qkv__bucket_has_grad(r->part, b))
             status = bucket_ready(r, b);
@@ -453,6 +458,8 @@ qkv_status qkv__ranks_finish(qkv__ranks *r, qkv_optimizer *optimizer,
         status = qkv__running_finish(r->running);
     if (!status)
         status = qkv__exchange_finish(r->exchange);
+    if (!status && r->rows)
+        status = qkv__rows_finish(r->rows);
     if (!status)
         status = gather_squares(r);
     if (!status)

@@ -40,13 +40,15 @@ qkv_status qkv__ranks_share(qkv__ranks *r);
 size_t qkv__ranks_shards(const qkv__ranks *r);
 void qkv__ranks_shard(const qkv__ranks *r, size_t i, size_t batch, size_t *from, size_t *to);
 
+/* Gradients come from the passes of this tape. */
+void qkv__ranks_listen(qkv__ranks *r, qkv_tape *t);
+
 /* Before the shards of a phase. */
 void qkv__ranks_begin(qkv__ranks *r);
 
 /* Before the last backward pass of a shard: gradients that are complete go out at once if it is the
- * rank's last shard. Gradients that tape passes have completed come from qkv_tape_on_grad_ready. */
+ * rank's last shard. */
 void qkv__ranks_last_pass(qkv__ranks *r, size_t shard);
-void qkv__ranks_on_ready(void *ranks, qkv_param *p);
 /* After the passes of a shard, with its loss and the terms of it. */
 qkv_status qkv__ranks_end_shard(qkv__ranks *r, size_t shard, double loss, const qkv_terms *terms);
 

@@ -44,13 +44,19 @@ static double messages_of(const qkv_scale_cluster *on, const qkv_scale_bucket *b
 
 /* The part of the exchange of gradients that lasts longer than the backward pass: a bucket goes out
  * once it is complete and those before it are gone. Only the last pass of an update hides it. */
-static double late_gradients(const qkv_scale_step *s, const qkv_scale_cluster *on, double backward)
+static double late_gradients(const qkv_scale_step *s, const qkv_scale_cluster *on, double backward,
+                             bool one_pass)
 {
-    double end = 0;
+    double end = 0, last = 0;
     for (size_t i = 0; i < s->bucket_count; i++) {
         const qkv_scale_bucket *b = &s->buckets[i];
-        end = fmax(end, b->ready * backward) + seconds_of(on, b->bytes, messages_of(on, b));
+        double seconds = seconds_of(on, b->bytes, messages_of(on, b));
+        if (b->tied && !one_pass)
+            last += seconds;
+        else
+            end = fmax(end, b->ready * backward) + seconds;
     }
+    end = last > 0 ? fmax(end, backward) + last : end;
     return fmax(0, end - backward);
 }
 
@@ -98,7 +104,7 @@ qkv_status qkv_scale_predict(qkv_context *ctx, const qkv_scale_step *step,
     }
     out->messages += small;
     out->compute = share * (step->forward + step->backward);
-    out->waiting = late_gradients(step, &on, share / passes * step->backward) + values +
+    out->waiting = late_gradients(step, &on, share / passes * step->backward, passes <= 1) + values +
                    small * on.latency;
     out->update = step->update / ranks + step->sum * (ranks - 1) / ranks;
     out->step = out->compute + out->waiting + out->update;

@@ -1,4 +1,5 @@
 /* scale_measure.c - the step of one rank from which those of many are predicted. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/device.h"
@@ -21,6 +22,7 @@ typedef struct {
     qkv_optimizer *optimizer;
     qkv_real *other; /* (largest bucket) the gradients of another rank */
     qkv__arena *memory;
+    qkv_scale_bucket *buckets; /* of the result */
     double *ready;   /* (buckets) qkv_now() of the last parameter's gradient in this step */
     double *times;   /* (TIMES, repeats) */
     size_t repeats;
@@ -36,6 +38,20 @@ static void on_ready(void *user, qkv_param *p)
         r->ready[b] = qkv_now();
 }
 
+/* Rows that a run keeps apart are dropped. A qkv__grad_rows_fn. */
+static bool note_tied(void *user, const qkv__grad_rows *rows)
+{
+    const rehearsal *r = user;
+    r->buckets[r->part->bucket_of[qkv__param_index(rows->param)]].tied = true;
+    return true;
+}
+
+static int by_ready(const void *a, const void *b)
+{
+    const qkv_scale_bucket *x = a, *y = b;
+    return (x->ready > y->ready) - (x->ready < y->ready);
+}
+
 /* ---- making ------------------------------------------------------------------------------- */
 
 static qkv_status make_buckets(rehearsal *r, qkv_scale_step *out)
@@ -49,11 +65,20 @@ static qkv_status make_buckets(rehearsal *r, qkv_scale_step *out)
     if (status)
         return status;
     size_t n = r->part->bucket_count;
-    out->buckets = qkv_calloc(r->owner, n + 1, sizeof *out->buckets);
+    out->buckets = r->buckets = qkv_calloc(r->owner, n + 1, sizeof *out->buckets);
     out->bucket_count = n;
     for (size_t i = 0; i < n && out->buckets; i++)
         out->buckets[i].bytes = (double)r->part->buckets[i].count * sizeof(qkv_real);
-    return out->buckets ? QKV_OK : QKV_E_MEMORY;
+    r->ready = qkv_calloc(r->ctx, n + 1, sizeof *r->ready);
+    if (!out->buckets || !r->ready)
+        return QKV_E_MEMORY;
+    status = qkv_tape_create(&r->tape, r->ctx);
+    if (status)
+        return status;
+    qkv_tape_recompute(r->tape, r->step->recompute);
+    qkv_tape_on_grad_ready(r->tape, on_ready, r);
+    qkv__tape_on_grad_rows(r->tape, note_tied, r);
+    return QKV_OK;
 }
 
 static bool make_times(rehearsal *r)
@@ -61,12 +86,11 @@ static bool make_times(rehearsal *r)
     size_t n = r->part->bucket_count, most = 0;
     for (size_t i = 0; i < n; i++)
         most = r->part->buckets[i].count > most ? r->part->buckets[i].count : most;
-    r->ready = qkv_calloc(r->ctx, n + 1, sizeof *r->ready);
     r->times = qkv_calloc(r->ctx, TIMES * r->repeats, sizeof *r->times);
     if (qkv__arena_create_on(&r->memory, r->ctx, qkv__context_device(r->ctx), "scale"))
         return false;
     r->other = qkv__arena_zalloc(r->memory, (most + 1) * sizeof *r->other);
-    return r->ready && r->times && r->other;
+    return r->times && r->other;
 }
 
 static void free_rehearsal(rehearsal *r)
@@ -154,15 +178,12 @@ qkv_status qkv_scale_measure(qkv_context *ctx, const qkv_predicted_step *step, d
     if (!status && !make_times(&r))
         status = QKV_E_MEMORY;
     if (!status)
-        status = qkv_tape_create(&r.tape, ctx);
-    if (!status)
         status = qkv_optimizer_create(&r.optimizer, r.params, optimizer ? optimizer : &usual,
                                       qkv_optimizer_decay_matrices(), 1);
-    if (!status) {
-        qkv_tape_recompute(r.tape, step->recompute);
-        qkv_tape_on_grad_ready(r.tape, on_ready, &r);
+    if (!status)
         status = take_all(&r, out);
-    }
+    if (!status)
+        qsort(out->buckets, out->bucket_count, sizeof *out->buckets, by_ready);
     free_rehearsal(&r);
     if (status)
         qkv_scale_step_free(ctx, out);
@@ -170,6 +191,17 @@ qkv_status qkv_scale_measure(qkv_context *ctx, const qkv_predicted_step *step, d
 }
 
 /* ---- assuming it ---------------------------------------------------------------------------- */
+
+/* Takes the step for the order in which gradients are complete. */
+static qkv_status find_order(const rehearsal *r, qkv_scale_step *s)
+{
+    qkv_tape_mode(r->tape, true, true);
+    qkv_status status = qkv_backward(r->tape, r->step->loss(r->step->user, r->tape));
+    for (size_t i = 0; i < s->bucket_count; i++)
+        s->buckets[i].ready = r->ready[i] > 0 ? r->ready[i] : HUGE_VAL; /* not reached */
+    qsort(s->buckets, s->bucket_count, sizeof *s->buckets, by_ready);
+    return status;
+}
 
 static void spread_evenly(qkv_scale_step *s, double *total)
 {
@@ -197,6 +229,8 @@ qkv_status qkv_scale_assume(qkv_context *ctx, const qkv_predicted_step *step, do
     if (qkv_context_create(&r.ctx, &options))
         return qkv_fail(ctx, QKV_E_MEMORY, "out of memory");
     qkv_status status = make_buckets(&r, out);
+    if (!status)
+        status = find_order(&r, out);
     if (status) {
         (void)qkv_fail(ctx, status, "%s", qkv_context_message(r.ctx));
         qkv_scale_step_free(ctx, out);

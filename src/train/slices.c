@@ -16,12 +16,13 @@ struct qkv__slices {
     qkv__arena *memory;
     spare_memory *spare; /* (buckets at most) */
     size_t spares;
+    size_t *room; /* (buckets) of the memory that each has now: a bucket may get more than it needs */
     qkv__slices_wait_fn *wait; /* or NULL */
     void *user;
 };
 
 /* The smallest spare memory that is large enough, or new one. */
-static qkv_real *take_spare(qkv__slices *s, size_t count)
+static spare_memory take_spare(qkv__slices *s, size_t count)
 {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < s->spares; i++)
@@ -29,10 +30,10 @@ static qkv_real *take_spare(qkv__slices *s, size_t count)
             (best == SIZE_MAX || s->spare[i].count < s->spare[best].count))
             best = i;
     if (best == SIZE_MAX)
-        return qkv__arena_alloc(s->memory, count * sizeof(qkv_real));
-    qkv_real *memory = s->spare[best].memory;
+        return (spare_memory){qkv__arena_alloc(s->memory, count * sizeof(qkv_real)), count};
+    spare_memory found = s->spare[best];
     s->spare[best] = s->spare[--s->spares];
-    return memory;
+    return found;
 }
 
 /* Sizes of few kinds, so that one bucket's memory serves others. */
@@ -49,15 +50,12 @@ static void give_memory(void *slices, qkv_param *p)
     size_t b = s->part->bucket_of[qkv__param_index(p)];
     if (s->wait)
         s->wait(s->user);
-    qkv_real *memory = b == SIZE_MAX ? NULL : take_spare(s, spare_size(&s->part->buckets[b]));
-    if (memory)
-        qkv__bucket_take(s->part, b, memory);
-}
-
-static void find_slice(const qkv__slices *s, size_t bucket, size_t *from, size_t *to)
-{
-    size_t each = s->part->chunks / s->ranks, first = s->rank * each;
-    qkv__bucket_range(&s->part->buckets[bucket], first, first + each, from, to);
+    if (b == SIZE_MAX)
+        return;
+    spare_memory found = take_spare(s, spare_size(&s->part->buckets[b]));
+    s->room[b] = found.count;
+    if (found.memory)
+        qkv__bucket_take(s->part, b, found.memory);
 }
 
 void qkv__slices_keep(void *slices, size_t bucket)
@@ -65,10 +63,10 @@ void qkv__slices_keep(void *slices, size_t bucket)
     qkv__slices *s = slices;
     qkv__bucket *b = &s->part->buckets[bucket];
     size_t from, to;
-    find_slice(s, bucket, &from, &to);
+    qkv__bucket_slice(s->part, bucket, s->ranks, s->rank, &from, &to);
     if (to > from)
         qkv__context_device(s->ctx)->copy(b->slice, b->grad + from, (to - from) * sizeof *b->slice);
-    s->spare[s->spares++] = (spare_memory){qkv__bucket_drop(s->part, bucket), spare_size(b)};
+    s->spare[s->spares++] = (spare_memory){qkv__bucket_drop(s->part, bucket), s->room[bucket]};
 }
 
 static bool make_slices(qkv__slices *s)
@@ -77,7 +75,7 @@ static bool make_slices(qkv__slices *s)
     for (size_t i = 0; i < s->part->bucket_count && fine; i++) {
         qkv__bucket *b = &s->part->buckets[i];
         size_t to;
-        find_slice(s, i, &b->slice_from, &to);
+        qkv__bucket_slice(s->part, i, s->ranks, s->rank, &b->slice_from, &to);
         b->slice = qkv__arena_alloc(s->memory, (to - b->slice_from + 1) * sizeof *b->slice);
         fine = b->slice != NULL;
     }
@@ -93,7 +91,8 @@ qkv_status qkv__slices_create(qkv__slices **out, qkv__partition *part, size_t ra
         return QKV_E_MEMORY;
     *s = (qkv__slices){.ctx = ctx, .part = part, .ranks = ranks, .rank = rank};
     s->spare = qkv_calloc(ctx, part->bucket_count + 1, sizeof *s->spare);
-    if (!s->spare ||
+    s->room = qkv_calloc(ctx, part->bucket_count + 1, sizeof *s->room);
+    if (!s->spare || !s->room ||
         qkv__arena_create_on(&s->memory, ctx, qkv__context_device(ctx), "gradient") ||
         !make_slices(s)) {
         qkv__slices_destroy(s);
@@ -111,6 +110,7 @@ void qkv__slices_destroy(qkv__slices *s)
     qkv__params_on_grad_memory(s->part->params, NULL, NULL);
     qkv__arena_destroy(s->memory);
     qkv_free(s->ctx, s->spare);
+    qkv_free(s->ctx, s->room);
     qkv_free(s->ctx, s);
 }
 

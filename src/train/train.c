@@ -366,7 +366,7 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
     if (l->tape)
         qkv_tape_recompute(l->tape, l->o.recompute);
     if (l->tape && l->ranks)
-        qkv_tape_on_grad_ready(l->tape, qkv__ranks_on_ready, l->ranks);
+        qkv__ranks_listen(l->ranks, l->tape);
     if (!status && !l->finished)
         status = qkv__groups_make(l);
     if (!status && !l->finished && l->dir)

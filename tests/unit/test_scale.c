@@ -14,7 +14,7 @@
 
 /* Passes of 1 and 2 s on 4 samples; two buckets, complete in the middle of the backward pass and at
  * its end. Of 4 ranks each sends 3/4 of a bucket: at 4 MB/s in 1.5 s. */
-static qkv_scale_bucket buckets[] = {{8e6, 0.5}, {8e6, 1}};
+static qkv_scale_bucket buckets[] = {{8e6, 0.5, false}, {8e6, 1, false}};
 static const qkv_scale_step by_hand = {.samples = 4, .forward = 1, .backward = 2, .update = 0.4,
                                        .sum = 0.1, .buckets = buckets, .bucket_count = 2};
 static const qkv_scale_cluster four = {.ranks = 4, .bandwidth = 4e6};
@@ -62,7 +62,7 @@ static void windows(void **state)
 {
     (void)state;
     enum { WINDOW = 1 << 20, RANKS = 4 };
-    qkv_scale_bucket large = {((double)2 * WINDOW + 1) * RANKS * sizeof(qkv_real), 1};
+    qkv_scale_bucket large = {((double)2 * WINDOW + 1) * RANKS * sizeof(qkv_real), 1, false};
     qkv_scale_step s = by_hand;
     qkv_scale_prediction p;
     s.buckets = &large;
@@ -84,6 +84,23 @@ static void hidden(void **state)
     early.bucket_count = 1;
     assert_int_equal(qkv_scale_predict(ctx, &early, &on, &p), QKV_OK);
     near(p.waiting, 0.015);
+}
+
+/* A table that is shared goes early, like any other; in the second of two passes, last: both buckets
+ * are 3 s late. */
+static void tied(void **state)
+{
+    (void)state;
+    qkv_scale_bucket both[] = {{8e6, 0.5, true}, {8e6, 1, false}};
+    qkv_scale_step s = by_hand;
+    qkv_scale_cluster on = four;
+    qkv_scale_prediction p;
+    s.buckets = both;
+    assert_int_equal(qkv_scale_predict(ctx, &s, &on, &p), QKV_OK);
+    near(p.waiting, 2 + 3);
+    on.batch = 32;
+    assert_int_equal(qkv_scale_predict(ctx, &s, &on, &p), QKV_OK);
+    near(p.waiting, 3 + 3);
 }
 
 /* Two ranks on each of two machines: half of a bucket leaves a rank, and a machine twice that. */
@@ -193,7 +210,21 @@ static void end(void *user)
     n->model = NULL;
 }
 
-/* Several buckets, whose gradients are complete one after another, the embedding's at the end. */
+/* The bucket of the table that embedding and head share, which the head completes early. */
+static void check_tied(const qkv_scale_step *s)
+{
+    size_t n = 0, tied = 0;
+    for (size_t i = 0; i < s->bucket_count; i++)
+        if (s->buckets[i].tied) {
+            tied = i;
+            n++;
+        }
+    assert_int_equal(n, 1);
+    assert_true(tied + 1 < s->bucket_count);
+    assert_true(s->buckets[tied].bytes >= VOCAB * WIDTH * sizeof(qkv_real));
+}
+
+/* Several buckets, whose gradients are complete one after another. */
 static void the_step(void **state)
 {
     (void)state;
@@ -211,11 +242,12 @@ static void the_step(void **state)
     for (size_t i = 0; i < taken.bucket_count; i++) {
         assert_true(taken.buckets[i].bytes == assumed.buckets[i].bytes);
         assert_true(taken.buckets[i].ready > 0 && taken.buckets[i].ready <= 1);
-        assert_true(!i || taken.buckets[i].ready > taken.buckets[i - 1].ready);
+        assert_true(!i || taken.buckets[i].ready >= taken.buckets[i - 1].ready);
         assert_true(!i || assumed.buckets[i].ready > assumed.buckets[i - 1].ready);
     }
     near(assumed.buckets[assumed.bucket_count - 1].ready, 1);
-    assert_true(taken.buckets[taken.bucket_count - 1].bytes >= VOCAB * WIDTH * sizeof(qkv_real));
+    check_tied(&taken);
+    check_tied(&assumed);
     qkv_scale_step_free(ctx, &taken);
     qkv_scale_step_free(ctx, &assumed);
     assert_null(assumed.buckets);
@@ -264,8 +296,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bandwidth), cmocka_unit_test(latency),   cmocka_unit_test(windows),
-        cmocka_unit_test(hidden),    cmocka_unit_test(machines),  cmocka_unit_test(batches),
-        cmocka_unit_test(one_rank),  cmocka_unit_test(cannot_be), cmocka_unit_test(the_step),
-        cmocka_unit_test(cannot_be_made), cmocka_unit_test(memory_missing)};
+        cmocka_unit_test(hidden),    cmocka_unit_test(tied),      cmocka_unit_test(machines),
+        cmocka_unit_test(batches),   cmocka_unit_test(one_rank),  cmocka_unit_test(cannot_be),
+        cmocka_unit_test(the_step),  cmocka_unit_test(cannot_be_made),
+        cmocka_unit_test(memory_missing)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
