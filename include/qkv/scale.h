@@ -22,7 +22,7 @@ QKV_BEGIN_DECLS
 typedef struct {
     double bytes;
     double ready; /* share of the backward pass that is over when all are complete [0, 1] */
-    bool tied;    /* holds a table that embedding and head share; where a rank's samples take
+    bool tied;    /* has a table that embedding and head share: where a rank's samples take
                    * several passes, it is complete at the end of the last one */
 } qkv_scale_bucket;
 
@@ -32,6 +32,8 @@ typedef struct {
     double forward, backward; /* seconds of the passes */
     double update;            /* seconds: clipping and the optimiser, all parameters */
     double sum;               /* seconds: adding one other rank's gradients of all parameters */
+    double transport;         /* seconds of a processor for a byte that TCP sends and one that it
+                               * receives; 0: the network has processors of its own (RDMA) */
     qkv_scale_bucket *buckets; /* (bucket_count) in the order in which they are exchanged */
     size_t bucket_count;
 } qkv_scale_step;
@@ -45,8 +47,9 @@ qkv_status qkv_scale_measure(qkv_context *ctx, const qkv_predicted_step *step, d
 
 /* The same without taking it, for models larger than this machine: both passes together take
  * `seconds`, the backward pass two thirds of them. The step runs in a meta context. Gradients are
- * complete in the order of that step, evenly over the backward pass, the last at its end. update and sum: the bytes
- * that AdamW and an addition read and write, at the bandwidth of this machine's memory. */
+ * complete in the order of that step, evenly over the backward pass, the last at its end. update
+ * and sum: the bytes that AdamW and an addition read and write, at the bandwidth of this machine's
+ * memory. */
 qkv_status qkv_scale_assume(qkv_context *ctx, const qkv_predicted_step *step, double samples,
                             double seconds, qkv_scale_step *out);
 
@@ -65,7 +68,7 @@ typedef struct {
     double step;          /* seconds of an update: the sum of the next three */
     double compute;       /* forward and backward passes of a rank's samples */
     double waiting;       /* messages that no backward pass hides */
-    double update;        /* sums of gradients, clipping, the optimiser */
+    double update;        /* sums of gradients, clipping, the optimiser, the work of TCP */
     double samples_per_s; /* of all ranks */
     double efficiency;    /* that, as a share of `ranks` times one rank with as many samples */
     double bytes;         /* that a rank sends in an update, to ranks of other machines */

@@ -248,8 +248,10 @@ qkv_status qkv__dist_send(qkv_context *ctx, const void *data, size_t bytes, int 
     const qkv__dist *d = qkv__context_dist(ctx);
     if (d->over)
         return over(ctx);
-    return d->backend->send(data, bytes, to, tag, r)
-               ? QKV_OK : qkv_fail(ctx, QKV_E_IO, "MPI cannot send to rank %d", to);
+    if (!d->backend->send(data, bytes, to, tag, r))
+        return qkv_fail(ctx, QKV_E_IO, "MPI cannot send to rank %d", to);
+    qkv__heartbeat_messages(d->heartbeat, 1);
+    return QKV_OK;
 }
 
 qkv_status qkv__dist_receive(qkv_context *ctx, void *data, size_t bytes, int from, int tag,
@@ -258,8 +260,10 @@ qkv_status qkv__dist_receive(qkv_context *ctx, void *data, size_t bytes, int fro
     const qkv__dist *d = qkv__context_dist(ctx);
     if (d->over)
         return over(ctx);
-    return d->backend->receive(data, bytes, from, tag, r)
-               ? QKV_OK : qkv_fail(ctx, QKV_E_IO, "MPI cannot receive from rank %d", from);
+    if (!d->backend->receive(data, bytes, from, tag, r))
+        return qkv_fail(ctx, QKV_E_IO, "MPI cannot receive from rank %d", from);
+    qkv__heartbeat_messages(d->heartbeat, 1);
+    return QKV_OK;
 }
 
 qkv_status qkv__dist_test(qkv_context *ctx, qkv__request *r, bool *done)
@@ -268,7 +272,10 @@ qkv_status qkv__dist_test(qkv_context *ctx, qkv__request *r, bool *done)
     *done = false;
     if (d->over)
         return over(ctx);
-    return d->backend->test(r, done) ? QKV_OK : qkv_fail(ctx, QKV_E_IO, "a message of MPI failed");
+    if (!d->backend->test(r, done))
+        return qkv_fail(ctx, QKV_E_IO, "a message of MPI failed");
+    qkv__heartbeat_messages(d->heartbeat, *done ? -1 : 0);
+    return QKV_OK;
 }
 
 qkv_status qkv__dist_pause(qkv_context *ctx, unsigned *idle)

@@ -1,4 +1,4 @@
-/* heartbeat.c - signs of life around the ring of ranks. */
+/* heartbeat.c - signs of life around the ring of ranks, and the progress of messages. */
 #include "dist/heartbeat.h"
 
 #include <pthread.h>
@@ -8,6 +8,7 @@
 #include <time.h>
 
 static const double EVERY = 3, SILENCE = 45, STALL = 10; /* seconds; see listen_once */
+enum { MILLISECOND = 1000000, CALM = 200, BUSY = 1 }; /* CALM, BUSY: milliseconds of a pause */
 
 struct qkv__heartbeat {
     qkv_context *ctx;
@@ -17,6 +18,9 @@ struct qkv__heartbeat {
     pthread_t thread;
     atomic_bool ending;
     atomic_int lost; /* seconds of silence; 0: not lost */
+    atomic_int messages; /* of the main thread that are under way */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* when the pause is to be another one */
     /* The thread's own. */
     char heard, said;
     qkv__request receiving, sending;
@@ -55,14 +59,42 @@ static bool listen_once(qkv__heartbeat *h)
     return true;
 }
 
+/* Returns after the pause, or when it is to be shorter. */
+static void pause_thread(qkv__heartbeat *h)
+{
+    struct timespec until;
+    bool busy = atomic_load(&h->messages) > 0;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (busy ? BUSY : CALM) * MILLISECOND;
+    until.tv_sec += until.tv_nsec / (1000 * MILLISECOND);
+    until.tv_nsec %= 1000 * MILLISECOND;
+    (void)pthread_mutex_lock(&h->lock);
+    bool same = busy == (atomic_load(&h->messages) > 0) && !atomic_load(&h->ending);
+    if (busy || same)
+        (void)pthread_cond_timedwait(&h->wake, &h->lock, &until);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
 static void *live(void *heartbeat)
 {
     qkv__heartbeat *h = heartbeat;
-    const struct timespec pause = {.tv_nsec = 200000000};
     while (!atomic_load(&h->ending) && listen_once(h))
-        (void)nanosleep(&pause, NULL);
+        pause_thread(h);
     h->backend->cancel(&h->receiving);
     return NULL;
+}
+
+static void wake_thread(qkv__heartbeat *h)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    (void)pthread_cond_signal(&h->wake);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+void qkv__heartbeat_messages(qkv__heartbeat *h, int more)
+{
+    if (h && atomic_fetch_add(&h->messages, more) == 0 && more > 0)
+        wake_thread(h);
 }
 
 /* Signals are the program's: the thread gets none. */
@@ -74,6 +106,13 @@ static bool start_thread(qkv__heartbeat *h)
     bool fine = pthread_create(&h->thread, NULL, live, h) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return fine;
+}
+
+static void free_heartbeat(qkv__heartbeat *h)
+{
+    (void)pthread_cond_destroy(&h->wake);
+    (void)pthread_mutex_destroy(&h->lock);
+    qkv_free(h->ctx, h);
 }
 
 qkv_status qkv__heartbeat_start(qkv__heartbeat **out, qkv_context *ctx,
@@ -93,12 +132,14 @@ qkv_status qkv__heartbeat_start(qkv__heartbeat **out, qkv_context *ctx,
     h->after = (place->rank + 1) % place->size;
     h->silence = silence > 0 ? silence : SILENCE;
     h->last_heard = h->last_round = now;
+    (void)pthread_mutex_init(&h->lock, NULL);
+    (void)pthread_cond_init(&h->wake, NULL);
     if (backend->receive(&h->heard, 1, h->before, QKV__DIST_HEARTBEAT, &h->receiving) &&
         start_thread(h)) {
         *out = h;
         return QKV_OK;
     }
-    qkv_free(ctx, h);
+    free_heartbeat(h);
     return qkv_fail(ctx, QKV_E_IO, "the thread that watches the other ranks cannot begin");
 }
 
@@ -107,8 +148,9 @@ void qkv__heartbeat_stop(qkv__heartbeat *h)
     if (!h)
         return;
     atomic_store(&h->ending, true);
+    wake_thread(h);
     (void)pthread_join(h->thread, NULL);
-    qkv_free(h->ctx, h);
+    free_heartbeat(h);
 }
 
 int qkv__heartbeat_lost(const qkv__heartbeat *h, double *seconds)

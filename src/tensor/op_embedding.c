@@ -11,7 +11,7 @@ typedef struct {
 } params;
 
 /* Adds dy's rows, times scale, to the rows of weight's gradient that ids name. */
-static void add_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
+static void add_named_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
                      double scale, int32_t pad)
 {
     bool acc;
@@ -36,9 +36,9 @@ static void embedding_backward(qkv_tape *t, const qkv__node *n)
     qkv__grad_rows rows = {.dy = dy, .n = qkv_count(n->in[0]), .scale = p->scale, .pad = p->pad};
     rows.ids = t->on_rows ? qkv__read_ids(t, n->in[0]) : NULL;
     if (!rows.ids || !qkv__grad_hand_rows(t, n->in[WEIGHT], &rows))
-        add_rows(t, n->in[WEIGHT], n->in[0], dy, p->scale, p->pad);
+        add_named_rows(t, n->in[WEIGHT], n->in[0], dy, p->scale, p->pad);
     if (n->in[3])
-        add_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
+        add_named_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
 }
 
 static const qkv_op embedding_op = {"embedding", embedding_backward};

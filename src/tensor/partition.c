@@ -45,7 +45,8 @@ static void plan_buckets(qkv__partition *p, bool matrices_whole, size_t *load)
         if (qkv_param_frozen(x))
             continue;
         qkv__bucket *b = p->bucket_count ? &p->buckets[p->bucket_count - 1] : NULL;
-        bool full = b && (b->count >= BUCKET || x->count >= BUCKET);
+        bool alone = qkv__param_is_table(x) && x->count >= BUCKET; /* ready before its neighbours */
+        bool full = b && (b->count >= BUCKET || alone);
         if (!b || whole || is_whole(x, matrices_whole) || full) {
             if (b)
                 end_bucket(p, b, whole, load);

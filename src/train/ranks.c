@@ -132,6 +132,7 @@ static bool allocate_ranks(qkv__ranks *r)
 static void wait_for_room(void *ranks)
 {
     qkv__ranks *r = ranks;
+    double waited = qkv__dist_waited(r->ctx);
     unsigned idle = 0;
     while (!r->status && qkv__exchange_waiting(r->exchange) >= QKV__WAITING) {
         size_t before = qkv__exchange_waiting(r->exchange);
@@ -139,6 +140,7 @@ static void wait_for_room(void *ranks)
         if (!r->status && qkv__exchange_waiting(r->exchange) == before)
             r->status = qkv__dist_pause(r->ctx, &idle);
     }
+    r->messages += qkv__dist_waited(r->ctx) - waited;
 }
 
 qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards, size_t passes,

@@ -5,7 +5,6 @@
 
 #include "base/device.h"
 #include "dist/dist.h"
-#include "tensor/param.h"
 
 /* A row as it is kept and sent; its numbers follow. */
 typedef struct {
@@ -59,18 +58,18 @@ void qkv__rows_destroy(qkv__rows *r)
 
 size_t qkv__rows_numbers(const qkv__rows *r) { return r->numbers; }
 
-static size_t channels_of(const qkv__rows *r, int32_t param)
+static size_t row_channels(const qkv__rows *r, int32_t param)
 {
-    return qkv_params_at(r->part->params, (size_t)param)->shape[1];
+    return qkv_param_dim(qkv_params_at(r->part->params, (size_t)param), 1);
 }
 
 static size_t record_bytes(const qkv__rows *r, int32_t param)
 {
-    return sizeof(row_head) + channels_of(r, param) * sizeof(qkv_real);
+    return sizeof(row_head) + row_channels(r, param) * sizeof(qkv_real);
 }
 
 /* Room for more bytes, which count as there; NULL: no memory. */
-static char *extend(const qkv__rows *r, row_list *list, size_t bytes)
+static char *extend_list(const qkv__rows *r, row_list *list, size_t bytes)
 {
     if (!qkv__grow(r->ctx, &list->data, &list->room, list->bytes + bytes, 1))
         return NULL;
@@ -85,10 +84,10 @@ bool qkv__rows_take(void *rows, const qkv__grad_rows *more)
     qkv__rows *r = rows;
     const qkv__device *device = qkv__context_device(r->ctx);
     row_head head = {(int32_t)qkv__param_index(more->param), 0};
-    size_t C = channels_of(r, head.param), bytes = record_bytes(r, head.param);
+    size_t C = row_channels(r, head.param), bytes = record_bytes(r, head.param);
     for (size_t i = 0; i < more->n; i++) {
         head.row = more->ids[i];
-        char *to = head.row == more->pad ? NULL : extend(r, &r->taken, bytes);
+        char *to = head.row == more->pad ? NULL : extend_list(r, &r->taken, bytes);
         if (head.row == more->pad)
             continue;
         if (!to)
@@ -111,7 +110,7 @@ bool qkv__rows_take(void *rows, const qkv__grad_rows *more)
 
 static bool owns_part(const qkv__rows *r, size_t rank, row_head head)
 {
-    size_t C = channels_of(r, head.param), begin = (size_t)head.row * C, from, to;
+    size_t C = row_channels(r, head.param), begin = (size_t)head.row * C, from, to;
     qkv__partition_own(r->part, (size_t)head.param, r->ranks, rank, &from, &to);
     return from < begin + C && to > begin;
 }
@@ -128,7 +127,7 @@ static bool sort_by_owner(const qkv__rows *r)
         for (size_t i = 0; i < r->ranks; i++) {
             if (!owns_part(r, i, head))
                 continue;
-            char *to = extend(r, &r->out[i], bytes);
+            char *to = extend_list(r, &r->out[i], bytes);
             if (!to)
                 return false;
             memcpy(to, r->taken.data + at, bytes);
@@ -138,9 +137,9 @@ static bool sort_by_owner(const qkv__rows *r)
 }
 
 /* Adds the part of a row that this rank owns. */
-static bool add_row(const qkv__rows *r, row_head head, const char *numbers)
+static bool add_own_part(const qkv__rows *r, row_head head, const char *numbers)
 {
-    size_t C = channels_of(r, head.param), begin = (size_t)head.row * C, from, to;
+    size_t C = row_channels(r, head.param), begin = (size_t)head.row * C, from, to;
     qkv__mark mark = qkv__arena_mark(r->on);
     qkv_real *x = qkv__arena_alloc(r->on, C * sizeof *x);
     if (!x)
@@ -160,7 +159,7 @@ static qkv_status add_all(const qkv__rows *r, const char *rows, size_t total)
     row_head head;
     for (size_t at = 0; at < total; at += record_bytes(r, head.param)) {
         memcpy(&head, rows + at, sizeof head);
-        if (!add_row(r, head, rows + at + sizeof head))
+        if (!add_own_part(r, head, rows + at + sizeof head))
             return QKV_E_MEMORY;
     }
     return QKV_OK;

@@ -10,7 +10,10 @@
  * values, as of a ring; but the messages are R - 1 for each window of each bucket, where a ring has
  * neighbours alone and a tree log2 R rounds. Where alpha R is more than n / beta, in thousands of
  * ranks, latency takes over, and this design ends. That the messages of a window are under way
- * together is left out: the latency is an upper bound. */
+ * together is left out: the latency is an upper bound.
+ *
+ * TCP's work for the processor is not in that model: it is measured between two ends of one
+ * machine, and added. */
 #include "qkv/scale.h"
 
 #include <math.h>
@@ -104,9 +107,10 @@ qkv_status qkv_scale_predict(qkv_context *ctx, const qkv_scale_step *step,
     }
     out->messages += small;
     out->compute = share * (step->forward + step->backward);
-    out->waiting = late_gradients(step, &on, share / passes * step->backward, passes <= 1) + values +
-                   small * on.latency;
-    out->update = step->update / ranks + step->sum * (ranks - 1) / ranks;
+    double hiding = share / passes * step->backward;
+    out->waiting = late_gradients(step, &on, hiding, passes <= 1) + values + small * on.latency;
+    out->update = step->update / ranks + step->sum * (ranks - 1) / ranks +
+                  step->transport * out->bytes;
     out->step = out->compute + out->waiting + out->update;
     out->samples_per_s = on.batch / out->step;
     out->efficiency = (out->compute + step->update) / out->step;

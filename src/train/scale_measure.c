@@ -1,6 +1,10 @@
 /* scale_measure.c - the step of one rank from which those of many are predicted. */
+#include <arpa/inet.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/device.h"
 #include "qkv/scale.h"
@@ -30,7 +34,7 @@ typedef struct {
 
 enum { FORWARD_TIME, BACKWARD_TIME, UPDATE_TIME, SUM_TIME, TIMES };
 
-static void on_ready(void *user, qkv_param *p)
+static void note_ready(void *user, qkv_param *p)
 {
     const rehearsal *r = user;
     size_t b = r->part->bucket_of[qkv__param_index(p)];
@@ -50,6 +54,50 @@ static int by_ready(const void *a, const void *b)
 {
     const qkv_scale_bucket *x = a, *y = b;
     return (x->ready > y->ready) - (x->ready < y->ready);
+}
+
+/* ---- TCP ---------------------------------------------------------------------------------- */
+
+/* Two ends of a connection of this machine with itself; false without such a network. */
+static bool connect_ends(int ends[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    ends[1] = -1;
+    if (listener >= 0 && ends[0] >= 0 && !bind(listener, (struct sockaddr *)&at, sizeof at) &&
+        !listen(listener, 1) && !getsockname(listener, (struct sockaddr *)&at, &length) &&
+        !connect(ends[0], (struct sockaddr *)&at, sizeof at))
+        ends[1] = accept(listener, NULL, NULL);
+    if (listener >= 0)
+        (void)close(listener);
+    return ends[1] >= 0;
+}
+
+static bool pass_through(const int ends[2], char *data, size_t bytes)
+{
+    ssize_t sent = send(ends[0], data, bytes, 0), n = 1;
+    for (ssize_t came = 0; came < sent && n > 0; came += n)
+        n = recv(ends[1], data, (size_t)(sent - came), 0);
+    return sent == (ssize_t)bytes && n > 0;
+}
+
+/* Seconds for a byte through TCP, both ends' work; 0 where it cannot be measured. */
+static double measure_transport(void)
+{
+    enum { BYTES = 1 << 16, TIMES_MOVED = 512 };
+    char data[BYTES] = {0};
+    int ends[2];
+    bool fine = connect_ends(ends) && pass_through(ends, data, BYTES);
+    double begun = qkv_now();
+    for (int i = 0; i < TIMES_MOVED && fine; i++)
+        fine = pass_through(ends, data, BYTES);
+    double seconds = qkv_now() - begun;
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            (void)close(ends[i]);
+    return fine ? seconds / ((double)BYTES * TIMES_MOVED) : 0;
 }
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -76,7 +124,7 @@ static qkv_status make_buckets(rehearsal *r, qkv_scale_step *out)
     if (status)
         return status;
     qkv_tape_recompute(r->tape, r->step->recompute);
-    qkv_tape_on_grad_ready(r->tape, on_ready, r);
+    qkv_tape_on_grad_ready(r->tape, note_ready, r);
     qkv__tape_on_grad_rows(r->tape, note_tied, r);
     return QKV_OK;
 }
@@ -173,7 +221,7 @@ qkv_status qkv_scale_measure(qkv_context *ctx, const qkv_predicted_step *step, d
     const qkv_optimizer_options usual = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     rehearsal r = {.ctx = ctx, .owner = ctx, .step = step,
                    .repeats = repeats ? repeats : 1};
-    *out = (qkv_scale_step){.samples = samples};
+    *out = (qkv_scale_step){.samples = samples, .transport = measure_transport()};
     qkv_status status = make_buckets(&r, out);
     if (!status && !make_times(&r))
         status = QKV_E_MEMORY;
@@ -222,7 +270,7 @@ qkv_status qkv_scale_assume(qkv_context *ctx, const qkv_predicted_step *step, do
     rehearsal r = {.owner = ctx, .step = step};
     double bytes = 0, bandwidth = qkv_machine_read_bandwidth(ctx);
     *out = (qkv_scale_step){.samples = samples, .forward = seconds * (1 - BACKWARD),
-                            .backward = seconds * BACKWARD};
+                            .backward = seconds * BACKWARD, .transport = measure_transport()};
     options.meta = true;
     if (!(bandwidth > 0))
         return qkv_context_status(ctx);

@@ -16,7 +16,7 @@ struct qkv__slices {
     qkv__arena *memory;
     spare_memory *spare; /* (buckets at most) */
     size_t spares;
-    size_t *room; /* (buckets) of the memory that each has now: a bucket may get more than it needs */
+    size_t *room; /* (buckets) numbers that the memory of each has, perhaps more than it needs */
     qkv__slices_wait_fn *wait; /* or NULL */
     void *user;
 };

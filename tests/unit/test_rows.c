@@ -1,5 +1,5 @@
-/* Rows of a table's gradient that are kept apart: with what the other ops add they are the gradient,
- * and the table counts as complete before they come. */
+/* Rows of a table's gradient that are kept apart: with what the other ops add they are the
+ * gradient, and the table counts as complete before they come. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -104,7 +104,7 @@ static qkv_status gradient_of(network kind, bool apart, qkv_real *out)
     if (!status)
         status = pass(&b, kind);
     if (!status && apart) {
-        static const size_t rows[] = {[TIED] = 1, [TWO_TIED] = 2, [TWO_UNREACHED] = 1, [UNTIED] = 0};
+        static const size_t rows[KINDS] = {[TIED] = 1, [TWO_TIED] = 2, [TWO_UNREACHED] = 1};
         assert_int_equal(qkv__rows_numbers(b.rows), rows[kind] * (TOKENS - PADS) * C);
         assert_int_equal(b.rows_at_ready, 0);
     }
