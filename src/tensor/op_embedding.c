@@ -11,8 +11,8 @@ typedef struct {
 } params;
 
 /* Adds dy's rows, times scale, to the rows of weight's gradient that ids name. */
-static void add_named_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
-                     double scale, int32_t pad)
+static void add_named_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids,
+                           const qkv_real *dy, double scale, int32_t pad)
 {
     bool acc;
     size_t C = qkv__channels(weight);
