@@ -49,14 +49,22 @@ while read -r file; do
     done
 done <made
 
-# rank_of FOLDER : the process of one rank that works there.
+# rank_of NUMBER FOLDER : the process of that rank, which works there.
 rank_of() {
     for p in /proc/[0-9]*; do
-        [ "$(readlink "$p/cwd")" = "$1" ] && [ "$(readlink "$p/exe")" = "$program" ] &&
+        [ "$(readlink "$p/cwd")" = "$2" ] && [ "$(readlink "$p/exe")" = "$program" ] &&
+            tr '\0' '\n' <"$p/environ" | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1$" &&
             echo "${p#/proc/}" && return
     done
 }
 program=$(readlink -f "$QKV")
+
+# until_saved FOLDER : waits for the first checkpoint of $child's run.
+until_saved() {
+    while kill -0 $child 2>/dev/null && ! [ -s "$1/train/state.safetensors" ]; do
+        sleep 0.05
+    done
+}
 
 # A rank is killed; other ranks go on, to the same bits.
 common="train lm --data text --tokenizer char $nano --length 16 --batch 8 --steps 300 --threads 1
@@ -68,11 +76,8 @@ for mpi in $launchers; do
     # shellcheck disable=SC2086
     ranks "$mpi" 4 "$QKV" $common --save-every 5 --out killed >answer 2>notes &
     child=$!
-    while kill -0 $child 2>/dev/null && ! [ -s killed/train/state.safetensors ]; do
-        sleep 0.05
-    done
-    victim=$(rank_of "$PWD")
-    kill -9 "$victim"
+    until_saved killed
+    kill -9 "$(rank_of 1 "$PWD")"
     wait $child && fail "$mpi: exit 0 although a rank was killed"
     # shellcheck disable=SC2086
     ranks "$mpi" 2 "$QKV" $common --out killed --resume >answer 2>notes ||
@@ -108,14 +113,30 @@ for mpi in $launchers; do
     # shellcheck disable=SC2086
     ranks "$mpi" 2 "$QKV" $common --save-every 5 --out stopped >answer 2>notes &
     child=$!
-    while kill -0 $child 2>/dev/null && ! [ -s stopped/train/state.safetensors ]; do
-        sleep 0.05
-    done
+    until_saved stopped
     kill -INT $child
     wait $child
     # shellcheck disable=SC2086
     "$QKV" $common --out stopped --resume >answer 2>notes || fail "$mpi: $(cat notes)"
     cmp straight/model.safetensors stopped/model.safetensors || fail "$mpi: Ctrl-C: other bits"
+done
+
+# A rank that stands still, as if its machine had vanished: the others notice the silence.
+for mpi in $launchers; do
+    rm -rf silent
+    # shellcheck disable=SC2086
+    QKV_DIST_SILENCE=3 ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 \
+        --out silent >answer 2>notes &
+    child=$!
+    until_saved silent
+    victim=$(rank_of 1 "$PWD")
+    kill -STOP "$victim"
+    wait $child
+    code=$?
+    kill -9 "$victim" 2>/dev/null
+    { [ $code -ne 0 ] && [ $code -ne 124 ]; } || fail "$mpi: a silent rank: exit $code"
+    grep -q 'rank 1 has given no sign of life for [0-9]* seconds' notes ||
+        fail "$mpi: a silent rank: $(cat notes)"
 done
 
 # A rank whose machine has another disk gets what it needs; the data lie with rank 0 alone.
