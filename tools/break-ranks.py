@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Breaks training on two ranks at random moments: a rank is killed, the launcher gets Ctrl-C or is
-killed, a rank stands still. Each run must end by itself, and one rank must go on from its
-checkpoint to the bits of a run that nobody broke.
+killed, a rank stands still, the disk is full (a small one in memory, which root can mount). Each
+run must end by itself, and one rank must go on from its checkpoint to the bits of a run that nobody
+broke.
 
     tools/break-ranks.py --qkv build/qkv --times 20
 
@@ -18,7 +19,7 @@ import time
 
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
              "mpich": ["mpirun.mpich"]}
-KINDS = ["rank killed", "Ctrl-C", "launcher killed", "rank stands still"]
+KINDS = ["rank killed", "Ctrl-C", "launcher killed", "rank stands still", "disk full"]
 MOST = 60  # seconds until a broken run has ended
 
 
@@ -35,8 +36,19 @@ def ranks(qkv, out):
     return found
 
 
-def break_run(kind, launcher, victims):
-    if kind == "Ctrl-C":
+def fill_disk(disk):
+    with open(disk + "/filler", "wb", buffering=0) as f:
+        try:
+            while f.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+
+
+def break_run(kind, launcher, victims, disk):
+    if kind == "disk full":
+        fill_disk(disk)
+    elif kind == "Ctrl-C":
         launcher.send_signal(signal.SIGINT)
     elif kind == "launcher killed":
         launcher.kill()
@@ -65,25 +77,35 @@ def main():
     failed = 0
     for i in range(a.times):
         kind, mpi = KINDS[i % len(KINDS)], known[i // len(KINDS) % len(known)]
-        out = os.path.join(folder, f"run{i}")
+        disk = os.path.join(folder, f"disk{i}")
+        out = os.path.join(disk, "run")
+        os.mkdir(disk)
+        if kind == "disk full":
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], check=True)
         run = subprocess.Popen(LAUNCHERS[mpi] + ["-n", "2"] + train + [out],
                                env=dict(os.environ, QKV_DIST_SILENCE="8"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         time.sleep(random.uniform(1, 6))
         victims, begun = ranks(qkv, out), time.time()
         if victims:
-            break_run(kind, run, victims)
+            break_run(kind, run, victims, disk)
         while (run.poll() is None or ranks(qkv, out)) and time.time() - begun < MOST:
             time.sleep(0.1)
         took, left = time.time() - begun, ranks(qkv, out)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
+        said = [line for line in run.stderr.read().splitlines() if line.startswith("qkv: ")]
+        if kind == "disk full":
+            os.remove(disk + "/filler")
+            failed += len(said) != 1
         again = subprocess.run(train + [out, "--resume"], capture_output=True, text=True)
         same = again.returncode == 0 and open(out + "/model.safetensors", "rb").read() == model
         failed += bool(left) or not same
         print(f"{mpi}, {kind if victims else 'ended before'}: {took:.1f} s, "
-              f"{'hung, ' if left else ''}{'same bits' if same else 'LOST ' + again.stderr}",
-              flush=True)
+              f"{'hung, ' if left else ''}{'same bits' if same else 'LOST ' + again.stderr}; "
+              f"{' | '.join(said)}", flush=True)
+        if kind == "disk full":
+            subprocess.run(["umount", disk], check=True)
     shutil.rmtree(folder)
     return failed > 0
 
