@@ -69,7 +69,7 @@ def main():
     with open(text, "w") as f:
         f.writelines(f"{i} times {i + 1} is {i * (i + 1)}\n" for i in range(3000))
     train = [qkv, "train", "lm", "--data", text, "--tokenizer", "char", "--model", "nano",
-             "--length", "16", "--batch", "8", "--steps", "400", "--threads", "1", "--shards", "4",
+             "--length", "16", "--batch", "8", "--steps", "1500", "--threads", "1", "--shards", "4",
              "--save-every", "5", "--quiet", "--out"]
     subprocess.run(train + [whole], check=True)
     model = open(whole + "/model.safetensors", "rb").read()
@@ -95,7 +95,7 @@ def main():
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         said = [line for line in run.stderr.read().splitlines() if line.startswith("qkv: ")]
-        if kind == "disk full":
+        if kind == "disk full" and victims:
             os.remove(disk + "/filler")
             failed += len(said) != 1
         again = subprocess.run(train + [out, "--resume"], capture_output=True, text=True)
