@@ -279,11 +279,11 @@ void qkv__grad_add(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor,
 /* Stores, or adds, one value all over d(loss)/dx, which qkv__grad gave. */
 void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc);
 
-/* The gradient of output i, dense; NULL when none arrived. */
 /* Rows of x's gradient, n of them, as qkv__grad_rows says: true when they went where rows are kept
  * apart (qkv__tape_on_grad_rows). Else they are to be added to qkv__grad. */
 bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows *rows);
 
+/* The gradient of output i, dense; NULL when none arrived. */
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
 /* That of output 0, which is one number. */
 double qkv__grad_one(qkv_tape *t, const qkv__node *n);

@@ -75,29 +75,30 @@ static bool connect_ends(int ends[2])
     return ends[1] >= 0;
 }
 
-static bool pass_through(const int ends[2], char *data, size_t bytes)
+/* Moves what the network takes at once of the data; how many bytes, 0: it failed. */
+static ssize_t pass_through(const int ends[2], char *data, size_t bytes)
 {
-    ssize_t sent = send(ends[0], data, bytes, 0), n = 1;
+    ssize_t sent = send(ends[0], data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL), n = 1;
     for (ssize_t came = 0; came < sent && n > 0; came += n)
         n = recv(ends[1], data, (size_t)(sent - came), 0);
-    return sent == (ssize_t)bytes && n > 0;
+    return sent > 0 && n > 0 ? sent : 0;
 }
 
 /* Seconds for a byte through TCP, both ends' work; 0 where it cannot be measured. */
 static double measure_transport(void)
 {
-    enum { BYTES = 1 << 16, TIMES_MOVED = 512 };
+    enum { BYTES = 1 << 16, MOST = 512 * BYTES };
     char data[BYTES] = {0};
     int ends[2];
-    bool fine = connect_ends(ends) && pass_through(ends, data, BYTES);
+    ssize_t moved = connect_ends(ends) ? pass_through(ends, data, BYTES) : 0, total = 0;
     double begun = qkv_now();
-    for (int i = 0; i < TIMES_MOVED && fine; i++)
-        fine = pass_through(ends, data, BYTES);
+    for (; moved > 0 && total < MOST; total += moved)
+        moved = pass_through(ends, data, BYTES);
     double seconds = qkv_now() - begun;
     for (int i = 0; i < 2; i++)
         if (ends[i] >= 0)
             (void)close(ends[i]);
-    return fine ? seconds / ((double)BYTES * TIMES_MOVED) : 0;
+    return moved > 0 ? seconds / (double)total : 0;
 }
 
 /* ---- making ------------------------------------------------------------------------------- */
