@@ -24,8 +24,8 @@ from check_transformers import (bert, clip, embed, evaluate, lm, look, mae, mari
 
 # Every part: name, what it checks, in which function.
 PARTS = [
-    ("lm-trained", "gpt2 and llama layouts, characters and byte-level BPE", lm.trained),
-    ("lm-made", "GPT-2 124M and a 110M Llama", lm.made),
+    ("lm-trained", "every layout, characters and byte-level BPE", lm.trained),
+    ("lm-made", "GPT-2 124M, a 110M Llama, SmolLM2 135M and Qwen3 600M", lm.made),
     ("bert-trained", "BERT of both heads, WordPiece, byte-level BPE, characters", bert.trained),
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
     ("embed", "vectors of texts and images, sentence-transformers too where it is installed",

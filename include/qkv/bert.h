@@ -1,5 +1,6 @@
-/* bert.h - BERT: a bidirectional encoder with a head for masked words or for classes, or without a
- * head, for vectors of texts. Devlin et al. 2019; Hugging Face's names and configuration.
+/* bert.h - BERT, RoBERTa and DistilBERT: a bidirectional encoder with a head for masked words or
+ * for classes, or without a head, for vectors of texts. Devlin et al. 2019, Liu et al. 2019, Sanh
+ * et al. 2019; Hugging Face's names and configuration.
  * Layer: model */
 #ifndef QKV_BERT_H
 #define QKV_BERT_H
@@ -8,13 +9,22 @@
 
 QKV_BEGIN_DECLS
 
-/* model_type "bert", architectures BertForMaskedLM, BertForSequenceClassification and BertModel.
- * Configuration of all: qkv_bert_config; ranges and defaults: qkv_model_type_config. A directory
- * of a BertModel also has the files of sentence-transformers (Reimers and Gurevych 2019).
- * BertModel's pooler is loaded and saved, but frozen and not used. */
+/* model_type "bert", architectures BertForMaskedLM, BertForSequenceClassification and BertModel;
+ * "roberta" and "distilbert" likewise. Configuration of all: qkv_bert_config; ranges and defaults:
+ * qkv_model_type_config. A directory of an encoder also has the files of sentence-transformers
+ * (Reimers and Gurevych 2019). An encoder's pooler is loaded and saved, but frozen and not used. */
 const qkv_model_type *qkv_bert_masked_type(void);
 const qkv_model_type *qkv_bert_classifier_type(void);
 const qkv_model_type *qkv_bert_encoder_type(void);
+const qkv_model_type *qkv_roberta_masked_type(void);
+const qkv_model_type *qkv_roberta_classifier_type(void);
+const qkv_model_type *qkv_roberta_encoder_type(void);
+const qkv_model_type *qkv_distilbert_masked_type(void);
+const qkv_model_type *qkv_distilbert_classifier_type(void);
+const qkv_model_type *qkv_distilbert_encoder_type(void);
+/* The type of the same family as `of`, with the head that the type `head`, one of the above, has.
+ * NULL: `of` is none of them. */
+const qkv_model_type *qkv_bert_with_head(const qkv_model *of, const qkv_model_type *head);
 
 /* How BertModel makes one vector of a text's outputs. */
 typedef enum {
@@ -23,7 +33,10 @@ typedef enum {
 } qkv_pooling;
 
 typedef struct {
-    size_t vocab, positions, segments, width, layers, heads;
+    size_t vocab;
+    size_t positions; /* rows of the table; RoBERTa uses those after `pad` */
+    size_t segments;  /* not DistilBERT */
+    size_t width, layers, heads;
     size_t ff_width; /* 0: 4 width */
     size_t classes;  /* classifier only */
     qkv_activation act;
@@ -35,6 +48,9 @@ typedef struct {
     qkv_pooling pooling;
     size_t max_length; /* tokens that are read of a text; 0: positions */
 } qkv_bert_config;
+
+/* Tokens of the longest text. */
+size_t qkv_bert_longest(const qkv_model *m);
 
 /* Input of the encoder. Zero-initialise; set what applies. */
 typedef struct {

@@ -97,6 +97,36 @@ qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, q
 qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name,
                                 qkv_state_entry_fn *fn, void *user);
 
+/* ---- rotary positions ------------------------------------------------------------------------ */
+
+/* How frequencies are changed so that a model reads texts longer than those of its training. */
+typedef enum {
+    QKV_ROPE_DEFAULT, /* not at all */
+    QKV_ROPE_LINEAR,  /* all divided by the factor (Chen et al. 2023) */
+    QKV_ROPE_LLAMA3,  /* low ones divided, high ones kept (Llama 3.1, Dubey et al. 2024) */
+    QKV_ROPE_YARN     /* the same with a ramp over pairs, and scores scaled (Peng et al. 2023) */
+} qkv_rope_kind;
+
+/* Zeros where a field is not used. */
+typedef struct {
+    double base;       /* pair i of n turns by base^(-i/n) a position; 0: no rotary positions */
+    double share;      /* of a head's channels, the first, that turn; 0: all */
+    qkv_rope_kind kind;
+    double factor;     /* by which texts are longer; of all kinds but DEFAULT */
+    size_t original;   /* LLAMA3, YARN: positions of the training before */
+    double low, high;  /* LLAMA3: turns in `original` positions below and above which frequencies
+                          are low and high */
+    double beta_fast, beta_slow; /* YARN: turns at the ends of the ramp; 0: 32 and 1 */
+    bool fractional;   /* YARN: the ramp's ends are not rounded to whole pairs */
+    double attention_factor;       /* YARN: scale of query and key; 0: from the next two */
+    double mscale, mscale_all_dim; /* YARN: both 0: 0.1 ln(factor) + 1 */
+} qkv_rotary_config;
+
+/* Channels of a head that turn. */
+size_t qkv_rotary_width(const qkv_rotary_config *c, size_t head_width);
+/* frequency (qkv_rotary_width / 2): radians a position. Returns the scale of query and key. */
+double qkv_rotary_frequencies(const qkv_rotary_config *c, size_t head_width, double *frequency);
+
 /* ---- multi-head attention -------------------------------------------------------------------- */
 
 /* Each field: meaning, default. Start from qkv_mha_defaults. */
@@ -108,9 +138,12 @@ typedef struct {
     size_t head_width;   /* 0: width / heads                                         0 */
     bool cross;          /* keys and values come from a memory, not from the input   false */
     bool causal;         /* row i sees rows 0 .. i                                   false */
+    size_t window;       /* causal: and of these the last `window` alone; 0: all     0 */
     bool qkv_bias, out_bias; /* biases of the linear layers                          true */
+    double qk_norm_eps;  /* RMSNorm of each head's query and key, before their
+                            positions (Qwen3), with this eps; 0: none                0 */
     double scale;        /* of the scores; 0: 1/sqrt(head_width)                     0 */
-    double rotary_base;  /* 0: no rotary positions; self-attention only              0 */
+    qkv_rotary_config rotary; /* self-attention only                                 none */
     double dropout;      /* of the weights, while the tape trains            [0, 1)  0 */
 } qkv_mha_config;
 
@@ -131,6 +164,7 @@ typedef struct {
     qkv_param *q_weight, *q_bias;     /* cross-attention: heads head_width rows */
     qkv_param *kv_weight, *kv_bias;   /* 2 kv_heads head_width rows: k, v */
     qkv_param *out_weight, *out_bias; /* width rows */
+    qkv_param *q_norm, *k_norm;       /* (head_width) with qk_norm_eps */
 } qkv_mha_params;
 const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m); /* valid as long as m */
 const qkv_mha_config *qkv_mha_configuration(const qkv_mha *m); /* zeros replaced, but scale's */
@@ -188,13 +222,14 @@ typedef struct {
     qkv_activation act; /* QKV_ACT_GELU */
     bool gated;         /* act(gate x) * (up x) in the feed-forward layer        false */
     bool causal;        /* false */
+    size_t window;      /* causal: keys that a query sees; 0: all                    0 */
     bool cross;         /* has cross-attention to a memory                       false */
-    bool attention_bias, ff_bias; /* biases of the linear layers                   true */
-    bool plain_qkv;     /* no biases of query, key and value                     false */
+    bool qkv_bias, out_bias, ff_bias; /* biases of the linear layers               true */
+    double qk_norm_eps; /* norms of query and key, as in qkv_mha_config; 0: none     0 */
     bool norm_stream;   /* pre-norm: the normed input of the feed-forward layer replaces
                            the stream, as in CCT (Hassani et al. 2021)           false */
     double attention_scale;       /* 0: 1/sqrt(head_width)                           0 */
-    double rotary_base; /* 0: no rotary positions                                    0 */
+    qkv_rotary_config rotary; /* none */
     double dropout;     /* of each sublayer's output                                 0 */
     double attention_dropout, ff_dropout; /* of weights; after the activation         0 */
     double drop_path;   /* stochastic depth: drops a sample's whole branch           0 */
@@ -215,6 +250,7 @@ typedef struct {
     qkv_param *norm1_weight, *norm1_bias;
     qkv_param *qkv_weight, *qkv_bias;     /* (heads + 2 kv_heads) head_width rows: q, k, v */
     qkv_param *out_weight, *out_bias;
+    qkv_param *q_norm, *k_norm;           /* qk_norm_eps */
     qkv_param *norm_x_weight, *norm_x_bias; /* cross-attention */
     qkv_param *q_weight, *q_bias;
     qkv_param *kv_weight, *kv_bias;       /* 2 kv_heads head_width rows: k, v */

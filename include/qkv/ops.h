@@ -183,6 +183,14 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout
  * (RoFormer, Su et al. 2021, in the "rotate half" layout of Llama's files.) */
 qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double base,
                        size_t width);
+/* The same with any angles: pair i turns by position * frequency[i], and is multiplied by scale. */
+typedef struct {
+    size_t width;            /* channels that are rotated, even */
+    const double *frequency; /* (width / 2) radians a position; outlives the step */
+    double scale;
+} qkv_rotary_angles;
+qkv_tensor *qkv_rotary_by(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions,
+                          const qkv_rotary_angles *angles);
 
 typedef enum {
     QKV_SINUSOID_PAPER,   /* sin, cos interleaved; 10000^(-2i/d) (Vaswani et al. 2017, 3.5) */
@@ -276,6 +284,8 @@ bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, siz
 typedef struct qkv_attention_options {
     double scale;  /* of the scores; 0: 1/sqrt(D); 1: unscaled */
     bool causal;   /* query i sees keys j with j - (S - T) <= i; the last query sees all */
+    size_t window; /* if causal: a query sees the last `window` of these keys alone (sliding window,
+                      Beltagy et al. 2020); 0: all of them */
     double dropout; /* of the weights, while training                     [0, 1)    0 */
     uint32_t dropout_id; /* as in qkv_dropout */
     /* Packed sequences of unequal length: q is (1, rows, H, D) or (rows, H, D), and sequence b has

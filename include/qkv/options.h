@@ -50,7 +50,8 @@ enum {
     QKV_OPT_ABOVE = 1u << 1,    /* value > min, instead of >= */
     QKV_OPT_BELOW = 1u << 2,    /* value < max, instead of <= */
     QKV_OPT_NULL = 1u << 3,     /* 0 (below 0, if min < 0) is written as JSON null */
-    QKV_OPT_HIDDEN = 1u << 4    /* not in --help */
+    QKV_OPT_HIDDEN = 1u << 4,   /* not in --help */
+    QKV_OPT_UNWRITTEN = 1u << 5 /* read from JSON, and not written: whoever writes the file does */
 };
 
 typedef struct {

@@ -425,7 +425,7 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         const void *p = const_member(row, target);
-        if (!qkv_option_key(row, 0, whole))
+        if (row->flags & QKV_OPT_UNWRITTEN || !qkv_option_key(row, 0, whole))
             continue;
         const char *key = enter_group(sink, whole, group);
         bool none = row->type == QKV_OPT_STRING && !*(const char *const *)p;

@@ -12,6 +12,26 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+/* YaRN's ends of the ramp, which are rounded here. */
+static qkv_status refuse_rope(const qkv__json *j)
+{
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        qkv__json rope;
+        bool truncate = true;
+        if (!qkv__json_has(j, objects[i]))
+            continue;
+        qkv_status status = qkv__json_get_object(j, objects[i], &rope);
+        if (!status)
+            status = qkv__json_opt_bool(&rope, "truncate", &truncate);
+        if (status)
+            return status;
+        if (!truncate)
+            return qkv__json_fail(&rope, "truncate", "false is not supported");
+    }
+    return QKV_OK;
+}
+
 /* Keys with which a file asks for something that these models do not do. */
 static qkv_status config_refuse(const qkv__json *j)
 {
@@ -25,24 +45,7 @@ static qkv_status config_refuse(const qkv__json *j)
     status = qkv__hub_read_quantization(j, &weights);
     if (status)
         return status;
-    static const char *const ropes[] = {"rope_scaling", "rope_parameters", NULL};
-    for (size_t i = 0; ropes[i]; i++) {
-        qkv__json rope;
-        if (!qkv__json_has(j, ropes[i]))
-            continue;
-        status = qkv__json_get_object(j, ropes[i], &rope);
-        const char *type = "default";
-        if (!status)
-            status = qkv__json_opt_string(&rope, "rope_type", &type);
-        if (!status)
-            status = qkv__json_opt_string(&rope, "type", &type);
-        if (status)
-            return status;
-        if (strcmp(type, "default") != 0)
-            return qkv__json_fail(j, ropes[i], "rotary positions of type \"%s\" are not supported, "
-                                  "only \"default\"", type);
-    }
-    return QKV_OK;
+    return refuse_rope(j);
 }
 
 static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
@@ -134,6 +137,30 @@ static qkv_status take_eos_ids(const qkv__json *j, const qkv_model_type *type,
     return status;
 }
 
+/* "layer_types" says again which layers have a window; it must say what the other fields say. */
+static qkv_status check_layer_types(const qkv__json *j, const qkv_model *m)
+{
+    const qkv__lm *lm = qkv_model_can(m, QKV_CAN_GENERATE) ? qkv_model_type_of(m)->builtin->lm
+                                                           : NULL;
+    qkv__json list, item;
+    if (!lm || !qkv__json_has(j, "layer_types"))
+        return QKV_OK;
+    qkv_status status = qkv__json_get_array(j, "layer_types", &list);
+    if (!status && qkv__json_count(&list) != lm->layers(m))
+        return qkv__json_fail(j, "layer_types", "%zu layers expected, %zu found", lm->layers(m),
+                              qkv__json_count(&list));
+    for (size_t i = 0; !status && i < lm->layers(m); i++) {
+        const char *type = NULL;
+        const char *is = lm->window(m, i) ? "sliding_attention" : "full_attention";
+        qkv__json_item(&list, i, &item);
+        status = qkv__json_get_string(&item, NULL, &type);
+        if (!status && strcmp(type, is) != 0)
+            return qkv__json_fail(j, "layer_types", "layer %zu: by the other fields it is \"%s\", "
+                                  "found \"%.40s\"", i, is, type);
+    }
+    return status;
+}
+
 /* Sets those of changes, "key=value", that o knows. */
 static qkv_status change_fields(qkv_options *o, qkv_strings changes)
 {
@@ -169,6 +196,8 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
         status = change_fields(o, changes);
     if (!status)
         status = config_make_model(out, j, type, config, most);
+    if (!status)
+        status = check_layer_types(j, *out);
     if (!status)
         status = qkv__hub_read_labels(*out, j);
     if (!status)
@@ -221,7 +250,38 @@ static void config_put_integer(void *user, const char *key, int64_t value)
         qkv_json_put_ids(&c->w, key, c->m->eos_ids, count);
 }
 
-/* The rotary base a second time, under the names of transformers 5. */
+static void put_given(qkv_json_writer *w, const char *key, double value)
+{
+    if (value > 0)
+        qkv_json_put_real(w, key, value);
+}
+
+/* What the kind of rotary positions needs. */
+static void put_rope_fields(qkv_json_writer *w, const qkv_rotary_config *c)
+{
+    static const char *const names[] = {
+        [QKV_ROPE_DEFAULT] = "default", [QKV_ROPE_LINEAR] = "linear",
+        [QKV_ROPE_LLAMA3] = "llama3", [QKV_ROPE_YARN] = "yarn"};
+    qkv_json_put_string(w, "rope_type", names[c->kind]);
+    if (c->kind == QKV_ROPE_DEFAULT)
+        return;
+    qkv_json_put_real(w, "factor", c->factor);
+    if (c->kind == QKV_ROPE_LINEAR)
+        return;
+    qkv_json_put_int(w, "original_max_position_embeddings", (int64_t)c->original);
+    if (c->kind == QKV_ROPE_LLAMA3) {
+        qkv_json_put_real(w, "low_freq_factor", c->low);
+        qkv_json_put_real(w, "high_freq_factor", c->high);
+        return;
+    }
+    put_given(w, "beta_fast", c->beta_fast);
+    put_given(w, "beta_slow", c->beta_slow);
+    put_given(w, "attention_factor", c->attention_factor);
+    put_given(w, "mscale", c->mscale);
+    put_given(w, "mscale_all_dim", c->mscale_all_dim);
+}
+
+/* Rotary positions, under the names of transformers 5 and those of transformers 4. */
 static void put_rope(qkv_json_writer *w, const qkv_model *m)
 {
     const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
@@ -229,13 +289,21 @@ static void put_rope(qkv_json_writer *w, const qkv_model *m)
         const qkv_option *row = &table->rows[i];
         if (!row->key || !strstr(row->key, "rope_parameters.rope_theta"))
             continue;
-        double base;
-        memcpy(&base, (const char *)qkv_model_config(m) + row->offset, sizeof base);
+        qkv_rotary_config c; /* of which the row is the first member */
+        memcpy(&c, (const char *)qkv_model_config(m) + row->offset, sizeof c);
         qkv_json_begin_object(w, "rope_parameters");
-        qkv_json_put_string(w, "rope_type", "default");
-        qkv_json_put_real(w, "rope_theta", base);
+        qkv_json_put_real(w, "rope_theta", c.base);
+        if (c.share > 0)
+            qkv_json_put_real(w, "partial_rotary_factor", c.share);
+        put_rope_fields(w, &c);
         qkv_json_end_object(w);
-        qkv_json_put_null(w, "rope_scaling");
+        if (c.kind == QKV_ROPE_DEFAULT) {
+            qkv_json_put_null(w, "rope_scaling");
+            continue;
+        }
+        qkv_json_begin_object(w, "rope_scaling");
+        put_rope_fields(w, &c);
+        qkv_json_end_object(w);
     }
 }
 

@@ -1,4 +1,4 @@
-/* sentence.c - the files that sentence-transformers keeps beside a BertModel: modules.json, the
+/* sentence.c - the files that sentence-transformers keeps beside an encoder: modules.json, the
  * pooling and the longest text (Reimers and Gurevych 2019). A directory without them is pooled by
  * the mean, as there. What asks for another module than these is refused. */
 #include <stdio.h>
@@ -103,7 +103,8 @@ static qkv_status read_modules(qkv_context *ctx, const char *file)
     return status;
 }
 
-static qkv_status read_lengths(qkv_context *ctx, const char *file, qkv_bert_config *c)
+static qkv_status read_lengths(qkv_context *ctx, const char *file, const qkv_model *m,
+                               qkv_bert_config *c)
 {
     qkv__json j = {0};
     int64_t length = 0;
@@ -117,7 +118,7 @@ static qkv_status read_lengths(qkv_context *ctx, const char *file, qkv_bert_conf
         status = qkv__json_fail(&j, "do_lower_case", "true is not supported: the tokenizer "
                                 "decides");
     if (!status)
-        c->max_length = (size_t)length < c->positions ? (size_t)length : 0;
+        c->max_length = (size_t)length < qkv_bert_longest(m) ? (size_t)length : 0;
     qkv__json_free(&j);
     return status;
 }
@@ -133,7 +134,7 @@ qkv_status qkv__hub_read_sentence(qkv_model *m, const char *dir)
     if (!status)
         status = read_pooling(ctx, dir, m->config);
     if (!status && qkv_file_exists(lengths.text))
-        status = read_lengths(ctx, lengths.text, m->config);
+        status = read_lengths(ctx, lengths.text, m, m->config);
     return status;
 }
 
@@ -184,7 +185,8 @@ qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir)
     qkv_json_writer w;
     qkv_json_writer_init(&w, ctx, 2);
     qkv_json_begin_object(&w, NULL);
-    qkv_json_put_int(&w, "max_seq_length", (int64_t)(c->max_length ? c->max_length : c->positions));
+    qkv_json_put_int(&w, "max_seq_length",
+                     (int64_t)(c->max_length ? c->max_length : qkv_bert_longest(m)));
     qkv_json_put_bool(&w, "do_lower_case", false);
     qkv_json_end_object(&w);
     const qkv_path path = qkv_path_in(dir, "sentence_bert_config.json");

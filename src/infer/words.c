@@ -25,9 +25,9 @@ static qkv_status check_ids(qkv_model *m, const int32_t *ids, size_t n, size_t k
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
-    if (n > c->positions)
+    if (n > qkv_bert_longest(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the text has %zu tokens, the model only %zu "
-                        "positions", n, c->positions);
+                        "positions", n, qkv_bert_longest(m));
     if (k < 1 || k > c->vocab)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the best %zu tokens: 1 to %zu expected", k,
                         c->vocab);
@@ -104,7 +104,7 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
         return QKV_E_ARGUMENT;
     const qkv_bert_config *c = qkv_model_config(m);
     const qkv__text_reader r = {.model = m, .tokenizer = t, .vocab = c->vocab,
-                                .length = c->positions, .width = c->classes,
+                                .length = qkv_bert_longest(m), .width = c->classes,
                                 .read = classify_batch};
     return qkv__read_texts(&r, texts, count, probs, cut);
 }

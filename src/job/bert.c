@@ -1,8 +1,6 @@
 /* bert.c - what the commands that train a BERT share. */
 #include "job/bert.h"
 
-#include <string.h>
-
 #include "model/tables.h"
 
 /* ---- models ------------------------------------------------------------------------------ */
@@ -40,19 +38,18 @@ qkv_status qkv__bert_init(qkv__run *j, const qkv_model_type *type, const qkv_ber
     qkv_model *old = NULL;
     qkv_status status = qkv_hub_load_config_with(&old, ctx, j->o.init,
                                                  qkv_options_pairs(j->options));
-    if (!status && strcmp(qkv_model_type_name(qkv_model_type_of(old)),
-                          qkv_model_type_name(type)) != 0)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
-                           qkv_model_type_name(type), j->o.init,
-                           qkv_model_type_name(qkv_model_type_of(old)));
-    const qkv_bert_config *had = status ? NULL : qkv_model_config(old);
-    if (had && qkv__run_given(j, "length") && config->positions > had->positions)
+    const unsigned berts = QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT;
+    if (!status && !qkv_model_can(old, berts))
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a BERT, RoBERTa or DistilBERT expected, %s "
+                          "holds a %s", j->o.init, qkv_model_type_name(qkv_model_type_of(old)));
+    size_t most = status ? 0 : qkv_bert_longest(old);
+    if (!status && qkv__run_given(j, "length") && config->positions > most)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
-                           "%s, found %zu", had->positions, j->o.init, config->positions);
+                           "%s, found %zu", most, j->o.init, config->positions);
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, j->o.init);
     if (!status)
-        status = make_like(j, type, classes, old);
+        status = make_like(j, qkv_bert_with_head(old, type), classes, old);
     qkv_model_destroy(old);
     return status;
 }

@@ -126,8 +126,8 @@ static qkv_status classify_text_read_data(qkv__run *base)
 
 static size_t classify_text_length_of(const job *j)
 {
-    const qkv_bert_config *c = qkv_model_config(j->base.model);
-    return j->s.length < c->positions ? j->s.length : c->positions;
+    size_t most = qkv_bert_longest(j->base.model);
+    return j->s.length < most ? j->s.length : most;
 }
 
 static qkv_status classify_text_add_part(qkv__run *base, qkv_records_writer *w,

@@ -130,8 +130,7 @@ static qkv_status embed_write(job *j, const qkv_text_span *a, const qkv_text_spa
                               const char *name, qkv_records **out)
 {
     qkv__run *r = &j->base;
-    const qkv_bert_config *c = qkv_model_config(r->model);
-    size_t length = j->s.length < c->positions ? j->s.length : c->positions;
+    size_t most = qkv_bert_longest(r->model), length = j->s.length < most ? j->s.length : most;
     qkv_partners_count count = {0};
     qkv_records_writer *w = NULL;
     qkv_status status = qkv_records_create(&w, r->ctx, qkv__run_path(r, name).text, QKV__SIDES);

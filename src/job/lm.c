@@ -17,8 +17,9 @@ typedef struct {
     size_t length;
 } settings;
 
-enum { LLAMA, GPT2 };
-static const char *const layouts[] = {"llama", "gpt2", NULL};
+static const char *const layouts[] = {"llama", "gpt2", "mistral", "phi3", "qwen2", "qwen3", NULL};
+static qkv_model_type_fn *const types[] = {qkv_llama_type, qkv_gpt2_type, qkv_mistral_type,
+                                           qkv_phi3_type, qkv_qwen2_type, qkv_qwen3_type};
 static const char *const positions[] = {"learned", "sinusoid", "none", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -30,7 +31,7 @@ static const qkv_option rows[] = {
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: bytes or share held out at the end of the data"},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = layouts, .initial = "llama",
-     .help = "rotary, RMSNorm, gated; or learned positions, LayerNorm"},
+     .help = "gpt2: learned positions, LayerNorm; else rotary, RMSNorm, gated"},
     {.flag = "positions", .type = QKV_OPT_ENUM, FIELD(positions), .names = positions,
      .initial = "learned", .help = "of the gpt2 layout"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
@@ -63,18 +64,17 @@ static qkv_status lm_pack(job *j, const qkv_text_span *parts, size_t count, cons
 
 static qkv_status lm_make_model(job *j)
 {
-    bool gpt2 = j->s.layout == GPT2;
+    const qkv_model_type *type = types[j->s.layout]();
     const qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_gpt_config *c = &j->config;
-    qkv_status status = qkv__run_preset(&j->base, qkv_gpt2_type(), j->s.model,
-                                        gpt2 ? &qkv__gpt2_config : &qkv__llama_config, c);
+    qkv_status status = qkv__run_preset(&j->base, type, j->s.model, qkv_model_type_config(type),
+                                        c);
     c->vocab = qkv_tokenizer_vocab_size(tokenizer);
     c->positions = j->s.length;
     c->position_kind = (qkv_position_kind)j->s.positions;
     c->bos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_BOS);
     c->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
-    return status ? status : qkv__run_create(&j->base, gpt2 ? qkv_gpt2_type() : qkv_llama_type(),
-                                             c);
+    return status ? status : qkv__run_create(&j->base, type, c);
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */
@@ -170,22 +170,35 @@ static const qkv_preset presets[] = {
 
 /* The layout decides which fields --set reaches. */
 static const char *const decides[] = {"layout", NULL};
-static size_t variant(const char *const *values) { return strcmp(values[0], "gpt2") == 0; }
+static size_t variant(const char *const *values)
+{
+    size_t i = 0;
+    while (layouts[i] && strcmp(values[0], layouts[i]) != 0)
+        i++;
+    return layouts[i] ? i : 0;
+}
 
 #define TABLES(config_table)                                                                       \
     {                                                                                              \
         {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},           \
             QKV__RUN_TABLES, {&config_table, offsetof(job, config)}, {NULL, 0}                     \
     }
-static const qkv__job_table llama_tables[] = TABLES(qkv__llama_config);
-static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
-
 #define LM                                                                                         \
     .name = "lm", .size = sizeof(job), .presets = presets, .decides = decides,                     \
     .variant = variant, .can = QKV_CAN_GENERATE, .read = lm_read_data, .write = lm_write_data,     \
     .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
     .sample = lm_sample,                                                                           \
     .fixed = fixed, .task_tables = task_tables, .decided = decided
-static const qkv__job_kind gpt2 = {LM, .tables = gpt2_tables, .about = "--layout gpt2"};
-const qkv__job_kind qkv__job_lm = {LM, .tables = llama_tables, .other = &gpt2,
+/* In the order of `layouts`, each followed by the next. */
+#define LAYOUT(name_, next)                                                                        \
+    static const qkv__job_table name_##_tables[] = TABLES(qkv__##name_##_config);                  \
+    static const qkv__job_kind name_##_kind = {                                                    \
+        LM, .tables = name_##_tables, .other = next, .about = "--layout " #name_};
+LAYOUT(qwen3, NULL)
+LAYOUT(qwen2, &qwen3_kind)
+LAYOUT(phi3, &qwen2_kind)
+LAYOUT(mistral, &phi3_kind)
+LAYOUT(gpt2, &mistral_kind)
+static const qkv__job_table llama_tables[] = TABLES(qkv__llama_config);
+const qkv__job_kind qkv__job_lm = {LM, .tables = llama_tables, .other = &gpt2_kind,
                                    .about = "--layout llama", .sizes = {qkv_gpt2_type}};

@@ -68,8 +68,7 @@ static qkv_status mlm_read_data(qkv__run *base)
 static qkv_status mlm_add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
 {
     const job *j = (const job *)base;
-    const qkv_bert_config *c = qkv_model_config(base->model);
-    size_t length = j->s.length < c->positions ? j->s.length : c->positions;
+    size_t most = qkv_bert_longest(base->model), length = j->s.length < most ? j->s.length : most;
     return qkv_corpus_add_lines(w, base->ctx, base->tokenizer, part, length, !j->s.lines);
 }
 

@@ -114,11 +114,11 @@ static qkv_status write_guesses(const qkv__run *r, const int32_t *ids, const int
 
 qkv_status qkv__sample_hidden_words(const qkv__run *r, qkv_samples *out)
 {
-    const qkv_bert_config *c = qkv_model_config(r->model);
     const int32_t *truth;
     int32_t ids[HIDDEN_TEXT], mask = qkv_tokenizer_special(r->tokenizer, QKV_TOKEN_MASK);
     qkv_guess guesses[HIDDEN_TEXT];
-    size_t n = qkv_records_get(shown(r), 0, 0, &truth), most = c->positions, words = 0, hidden = 0;
+    size_t n = qkv_records_get(shown(r), 0, 0, &truth), words = 0, hidden = 0;
+    size_t most = qkv_bert_longest(r->model);
     most = most < HIDDEN_TEXT ? most : HIDDEN_TEXT;
     n = n < most ? n : most;
     for (size_t i = 0; i < n; i++) {

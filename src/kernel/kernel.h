@@ -133,11 +133,13 @@ typedef struct {
 
 /* ---- rotary ----------------------------------------------------------------------- */
 
-/* y = x with its first `width` channels rotated by sign * position * base^(-2i/width), pairs
- * (i, i + width/2). x: N rows sx apart of H heads hx apart of D; y likewise; positions (N). */
+/* y = x with its first `width` channels rotated by sign * position * frequency[i], pairs
+ * (i, i + width/2), and times scale. x: N rows sx apart of H heads hx apart of D; y likewise;
+ * positions (N). */
 typedef struct {
     size_t N, H, D, width, sx, hx, sy, hy;
-    double base;
+    const double *frequency; /* (width / 2) */
+    double scale;
     int sign; /* +1 forward, -1 backward */
     bool acc;
 } qkv_k_rotary_args;
@@ -160,8 +162,8 @@ static inline uint32_t qkv__dropout_threshold(double p) { return (uint32_t)(p * 
 /* One sequence b: T_b queries, S_b keys. Element (token i, head h, channel d) of q is at
  * q + (q_begin[b] + i) * q_row + h * q_head + d; k, v, out likewise with their own strides;
  * lse (row, head) at lse + (q_begin[b] + i) * H + h holds the log-sum-exp of the scores (-inf
- * for a query that sees nothing). Query i sees key j < k_len[b] when !causal or
- * j <= i + k_len_full[b] - q_len[b]. */
+ * for a query that sees nothing). Query i sees key j < k_len[b] when !causal or j <= d, and with a
+ * window of keys j > d - window too, where d = i + k_len_full[b] - q_len[b]. */
 typedef struct {
     size_t B, H, Hkv, D, Dv;
     const size_t *q_begin, *q_len; /* (B) */
@@ -170,6 +172,7 @@ typedef struct {
     size_t q_row, q_head, k_row, k_head, v_row, v_head, o_row, o_head;
     double scale;
     bool causal;
+    size_t window; /* 0: none; only if causal */
     /* bias[b, h, i, j] at bias + b*bias_b + h*bias_h + i*bias_t + j; a stride of 0 broadcasts.
      * NULL: none. */
     const qkv_real *bias;

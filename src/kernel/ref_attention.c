@@ -7,7 +7,7 @@
 
 typedef qkv_k_attention_args args_of;
 
-/* Keys that query i of sequence b sees: 0 .. the result - 1. */
+/* Keys that query i of sequence b sees: ref_attention_first .. the result - 1. */
 static size_t visible(const args_of *a, size_t b, size_t i)
 {
     if (!a->causal) {
@@ -16,6 +16,13 @@ static size_t visible(const args_of *a, size_t b, size_t i)
     size_t past = i + 1 + a->k_len_full[b];
     size_t count = past > a->q_len[b] ? past - a->q_len[b] : 0;
     return count < a->k_len[b] ? count : a->k_len[b];
+}
+
+/* The first of them. */
+static size_t ref_attention_first(const args_of *a, size_t b, size_t i)
+{
+    size_t past = i + 1 + a->k_len_full[b], hidden = a->q_len[b] + a->window;
+    return a->window && past > hidden ? past - hidden : 0;
 }
 
 static double ref_attention_dot(const qkv_real *x, const qkv_real *y, size_t n)
@@ -45,7 +52,7 @@ static double kept(const args_of *a, size_t b, size_t h, size_t i, size_t j)
 
 /* One query against the keys and values that serve its head. */
 typedef struct {
-    size_t b, h, i, keys; /* keys: how many it sees */
+    size_t b, h, i, first, keys; /* it sees keys first .. keys-1 */
     const qkv_real *q, *k, *v, *bias;
 } query;
 
@@ -53,7 +60,8 @@ static query query_of(const qkv_real *q, const qkv_real *k, const qkv_real *v, c
                       size_t b, size_t h, size_t i)
 {
     size_t group = h / (a->H / a->Hkv);
-    query x = { b, h, i, visible(a, b, i), NULL, NULL, NULL, NULL };
+    query x = { .b = b, .h = h, .i = i, .first = ref_attention_first(a, b, i),
+                .keys = visible(a, b, i) };
     x.q = q + (a->q_begin[b] + i) * a->q_row + h * a->q_head;
     x.k = k + a->k_begin[b] * a->k_row + group * a->k_head;
     if (v) {
@@ -79,13 +87,13 @@ static double weight(const query *x, const args_of *a, double lse, size_t j)
 static double log_sum_exp(const query *x, const args_of *a)
 {
     double max = -INFINITY, sum = 0;
-    for (size_t j = 0; j < x->keys; j++) {
+    for (size_t j = x->first; j < x->keys; j++) {
         max = fmax(max, ref_attention_score(x, a, j));
     }
     if (max == -INFINITY) {
         return max;
     }
-    for (size_t j = 0; j < x->keys; j++) {
+    for (size_t j = x->first; j < x->keys; j++) {
         sum += exp(ref_attention_score(x, a, j) - max);
     }
     return max + log(sum);
@@ -96,7 +104,7 @@ static void ref_attention_attend(qkv_real *out, const query *x, const args_of *a
     for (size_t c = 0; c < a->Dv; c++) {
         out[c] = 0;
     }
-    for (size_t j = 0; j < x->keys; j++) {
+    for (size_t j = x->first; j < x->keys; j++) {
         double w = weight(x, a, lse, j) * kept(a, x->b, x->h, x->i, j);
         for (size_t c = 0; c < a->Dv; c++) {
             out[c] = (qkv_real)((double)out[c] + w * (double)x->v[j * a->v_row + c]);
@@ -149,7 +157,7 @@ static void query_backward(const gradients *g, const query *x, const args_of *a,
                            const qkv_real *out, double lse)
 {
     double delta = ref_attention_dot(dout, out, a->Dv);
-    for (size_t j = 0; j < x->keys; j++) {
+    for (size_t j = x->first; j < x->keys; j++) {
         double p = weight(x, a, lse, j), keep = kept(a, x->b, x->h, x->i, j);
         double ds = p * (keep * ref_attention_dot(dout, x->v + j * a->v_row, a->Dv) - delta);
         if (g->dv) {
@@ -212,7 +220,7 @@ static void attention_rows(const qkv_exec *e, qkv_real *weights, const qkv_real 
         qkv_real *y = weights + r * a->k_len[b];
         double l = (double)lse[(a->q_begin[b] + row + r) * a->H + h], sum = 0;
         for (size_t j = 0; j < a->k_len[b]; j++) {
-            double w = j < x.keys ? weight(&x, a, l, j) : 0;
+            double w = j >= x.first && j < x.keys ? weight(&x, a, l, j) : 0;
             sum += w;
             y[j] = (qkv_real)w;
         }

@@ -374,8 +374,9 @@ static void rotate_row(qkv_real *y, const qkv_real *x, double position,
 {
     size_t half = a->width / 2;
     for (size_t i = 0; i < half; i++) {
-        double angle = position * pow(a->base, -2 * (double)i / (double)a->width);
-        qkv_real c = (qkv_real)cos(angle), s = (qkv_real)(a->sign * sin(angle));
+        double angle = position * a->frequency[i];
+        qkv_real c = (qkv_real)(a->scale * cos(angle));
+        qkv_real s = (qkv_real)(a->scale * a->sign * sin(angle));
         for (size_t h = 0; h < a->H; h++) {
             const qkv_real *in = x + h * a->hx + i;
             qkv_real *out = y + h * a->hy + i;

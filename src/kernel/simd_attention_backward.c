@@ -95,7 +95,7 @@ static void block_backward(const backward_pass *g, const block *x, float *memory
     const attention_args *a = g->a;
     const attention_bwd_args *w = g->w;
     room m = block_load(memory, g, x);
-    for (size_t j0 = 0; j0 < x->keys; j0 += TK) {
+    for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
         gradients_of_tile(&m, x, g, j0, nk);
         if (g->dv) {
@@ -245,7 +245,7 @@ static void bias_block(float *memory, const backward_pass *g, size_t i0)
         block x = block_of(a, n / a->H, n % a->H, i0);
         float *dbias = g->dbias + x.b * a->bias_b + x.h * a->bias_h;
         room m = block_load(memory, g, &x);
-        for (size_t j0 = 0; j0 < x.keys; j0 += TK) {
+        for (size_t j0 = x.first; j0 < x.keys; j0 += TK) {
             size_t nk = at_most(x.keys - j0, TK);
             gradients_of_tile(&m, &x, g, j0, nk);
             for (size_t i = 0; i < x.rows; i++) {

@@ -55,20 +55,20 @@ static void block_forward_bf16(const forward_pass *f, const block *x, float *mem
               (float)a->scale);
     tiles q = tiles_make(m.q, &(operand){ m.rows, padded(a->D), x->rows, a->D, .along = true });
     t->by->begin();
-    for (size_t j0 = 0; j0 < x->keys; j0 += TK) {
+    for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
         tile_scores(m.run.tile, t->by, x, keys_down(t, t->k, t->depth_k, x, j0), q, t->depth_k,
                     j0, nk);
         tile_weights(&m.run, x, j0, nk);
-        if (j0) {
+        if (j0 > x->first) {
             scale_sums(&m, x->rows, a->Dv);
         }
         add_over_keys(m.out, t->by, x, keys_across(t, t->v_across, t->depth_v, x, j0), t->depth_v,
-                      m.run.tile, m.room, j0, nk, j0 > 0);
+                      m.run.tile, m.room, j0, nk, j0 > x->first);
     }
     t->by->end();
     running_end(&m.run, x, scale, f->lse);
-    if (!x->keys) {
+    if (x->first == x->keys) {
         memset(m.out, 0, units_of(a->Dv, UNIT) * UNIT * TQ * sizeof *m.out);
     }
     unpack_transposed(f->out + row * a->o_row + x->h * a->o_head, a->o_row, m.out, x->rows, a->Dv,

@@ -75,7 +75,7 @@ static void block_backward_bf16(const backward_pass *g, const block *x, float *m
     room m = block_load_bf16(memory, g, x);
     float scale[TQ];
     by->begin();
-    for (size_t j0 = 0; j0 < x->keys; j0 += TK) {
+    for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
         tile_scores(m.rev.weights, by, x, keys_down(t, t->k, t->depth_k, x, j0), m.q, t->depth_k,
                     j0, nk);
@@ -92,15 +92,15 @@ static void block_backward_bf16(const backward_pass *g, const block *x, float *m
         }
         if (g->dq) {
             add_over_keys(m.dq, by, x, keys_across(t, t->k_across, t->depth_k, x, j0), t->depth_k,
-                          m.rev.ds, m.room, j0, nk, j0 > 0);
+                          m.rev.ds, m.room, j0, nk, j0 > x->first);
         }
     }
     by->end();
     for (size_t i = 0; i < TQ; i++) {
-        scale[i] = x->keys ? (float)a->scale : 0;
+        scale[i] = x->first < x->keys ? (float)a->scale : 0;
     }
     if (g->dq) {
-        if (!x->keys) {
+        if (x->first == x->keys) {
             memset(m.dq, 0, t->depth_k * UNIT * TQ * sizeof *m.dq);
         }
         unpack_transposed(g->dq + (a->q_begin[x->b] + x->i0) * w->dq_row + x->h * w->dq_head,

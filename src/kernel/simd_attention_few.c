@@ -184,6 +184,11 @@ typedef struct {
     size_t row;
 } head_rows;
 
+static head_rows rows_from(head_rows x, size_t first)
+{
+    return (head_rows){ x.x + first * x.row, x.row };
+}
+
 /* The head's keys or values key .. key+n-1: where they lie, or widened to `to` (KEYS, D). */
 static head_rows rows_of(const side *s, size_t key, size_t kv, size_t n, size_t heads, size_t D,
                          float *to)
@@ -277,7 +282,7 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
     for (size_t n = 0; n < m->heads * queries; n++) { /* a head's queries one after another */
         size_t i = n % queries, c = n / queries;
         block x = block_of(a, b, m->head + c, i);
-        size_t seen = keys_seen(&x, 0, j0, nk);
+        size_t seen = keys_seen(&x, 0, j0, nk), passed = keys_passed(&x, 0, j0, nk);
         if (i == 0 && next) {
             fetch(m, k, key + nk, m->head / group, next, c);
             fetch(m, v, key + nk, m->head / group, next, c);
@@ -286,10 +291,12 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
             keys = rows_of(k, key, x.kv, nk, a->Hkv, a->D, m->k);
             values = rows_of(v, key, x.kv, nk, a->Hkv, a->Dv, m->v);
         }
-        if (seen) {
+        if (seen > passed) {
             const float *bias = a->bias;
-            bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + j0 : NULL;
-            simd_attention_few_row_step(m, i * m->heads + c, a, keys, values, seen, bias);
+            size_t first = j0 + passed;
+            bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + first : NULL;
+            simd_attention_few_row_step(m, i * m->heads + c, a, rows_from(keys, passed),
+                                        rows_from(values, passed), seen - passed, bias);
         }
     }
 }
@@ -314,7 +321,9 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
             m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;
             m.kv_heads = m.heads / group;
             rows_load(&m, q, a);
-            for (size_t j = 0; j < a->k_len[m.b]; j += KEYS) {
+            block x = block_of(a, m.b, at_most(m.head, a->H - 1), 0);
+            size_t first = keys_passed(&x, 0, 0, a->k_len[m.b]) / KEYS * KEYS;
+            for (size_t j = first; j < a->k_len[m.b]; j += KEYS) {
                 size_t now = at_most(a->k_len[m.b] - j, KEYS);
                 keys_step(&m, k, v, a, j, now, at_most(a->k_len[m.b] - j - now, KEYS));
             }
@@ -345,14 +354,18 @@ static void weights_finish(float *w, const attention_args *a, const block *x, si
 {
     const float *bias = a->bias;
     bias = bias ? bias + x->b * a->bias_b + x->h * a->bias_h + x->i0 * a->bias_t : NULL;
+    size_t passed = at_most(keys_passed(x, 0, 0, a->k_len[x->b]), seen);
+    memset(w, 0, passed * sizeof *w);
     memset(w + seen, 0, (a->k_len[x->b] - seen) * sizeof *w);
-    for (size_t j = 0; j < seen; j += VF) { /* the scale goes in here: q is not ours to change */
+    /* The scale goes in here: q is not ours to change. */
+    for (size_t j = passed; j < seen; j += VF) {
         size_t m = at_most(seen - j, VF);
         vf added = bias ? vf_get(bias + j, m) : vf_zero();
         vf_put(w + j, vf_fma(vf_get(w + j, m), vf_set1((float)a->scale), added), m);
     }
-    float scale = 1 / exponentials(w, seen, lse); /* the rounding of lse does not show */
-    for (size_t j = 0; j < seen; j += VF) {
+    /* The rounding of lse does not show. */
+    float scale = 1 / exponentials(w + passed, seen - passed, lse);
+    for (size_t j = passed; j < seen; j += VF) {
         size_t m = at_most(seen - j, VF);
         vf_put(w + j, vf_get(w + j, m) * vf_set1(scale), m);
     }

@@ -81,7 +81,7 @@ static void block_forward(const forward_pass *f, const block *x, float *memory)
     pack_transposed(m.q, f->q + (a->q_begin[x->b] + x->i0) * a->q_row + x->h * a->q_head,
                     a->q_row, x->rows, a->D, (float)a->scale);
     memset(m.out, 0, TQ * width * sizeof *m.out);
-    for (size_t j0 = 0; j0 < x->keys; j0 += TK) {
+    for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
         tile_product(m.run.tile, x, f->k + (first + j0) * a->k_row + x->kv * a->k_head, a->k_row,
                      m.q, a->D, j0, nk);

@@ -32,6 +32,7 @@ typedef struct {
     const attention_args *a;
     size_t b, h, kv;
     size_t i0, rows;  /* queries i0 .. i0+rows-1 of the sequence */
+    size_t first;     /* no query sees keys before it; a multiple of TK, or keys */
     size_t keys;      /* what its last query sees, and no query more */
     ptrdiff_t shift;  /* query i0+i sees key j when j <= shift + i; only if diagonal */
     bool diagonal;    /* causal */
@@ -45,13 +46,20 @@ static inline size_t clamp(ptrdiff_t n, size_t limit)
     return n < 0 ? 0 : at_most((size_t)n, limit);
 }
 
-/* Of the keys j0 .. j0+nk-1: how many query i of the block sees. */
+/* Of the keys j0 .. j0+nk-1: how many query i of the block sees, the window left aside. */
 static inline size_t keys_seen(const block *x, size_t i, size_t j0, size_t nk)
 {
     return x->diagonal ? clamp(x->shift + (ptrdiff_t)i + 1 - (ptrdiff_t)j0, nk) : nk;
 }
 
-/* The first query of the block that sees key j; TQ or more if none. */
+/* Of the keys j0 .. j0+nk-1: how many lie before the window of query i, and are hidden from it. */
+static inline size_t keys_passed(const block *x, size_t i, size_t j0, size_t nk)
+{
+    ptrdiff_t end = x->shift + (ptrdiff_t)i + 1 - (ptrdiff_t)x->a->window;
+    return x->a->window ? clamp(end - (ptrdiff_t)j0, nk) : 0;
+}
+
+/* The first query of the block that sees key j, the window left aside; TQ or more if none. */
 static inline size_t first_query(const block *x, size_t j)
 {
     return x->diagonal ? clamp((ptrdiff_t)j - x->shift, SIZE_MAX / 2) : 0;
@@ -75,9 +83,9 @@ void unpack_rows(float *y, size_t ldy, const float *x, size_t width, size_t rows
 #define tile_product QKV_SIMD(qkv__attention_tile_product)
 void tile_product(float *tile, const block *x, const float *k, size_t k_row, const float *q,
                   size_t n, size_t j0, size_t nk);
-/* Adds the bias to a tile of scores. */
-#define tile_bias QKV_SIMD(qkv__attention_tile_bias)
-void tile_bias(float *tile, const block *x, size_t j0, size_t nk);
+/* Completes a tile of scores: adds the bias; -INFINITY where a key lies before the window. */
+#define tile_complete QKV_SIMD(qkv__attention_tile_complete)
+void tile_complete(float *tile, const block *x, size_t j0, size_t nk);
 /* keep = 1 / (1 - p) or 0 for every weight of the tile. */
 #define tile_dropout QKV_SIMD(qkv__attention_tile_dropout)
 void tile_dropout(float *keep, const block *x, size_t j0, size_t nk);

@@ -2,7 +2,7 @@
  * them: forward with a running maximum and sum, backward from the saved log-sum-exp. */
 #include "kernel/simd_attention_parts.h"
 
-void tile_bias(float *tile, const block *x, size_t j0, size_t nk)
+static void tile_bias(float *tile, const block *x, size_t j0, size_t nk)
 {
     const attention_args *a = x->a;
     const float *bias = a->bias + x->b * a->bias_b + x->h * a->bias_h + j0;
@@ -12,6 +12,32 @@ void tile_bias(float *tile, const block *x, size_t j0, size_t nk)
         for (size_t j = 0; j < seen; j++) {
             tile[j * TQ + i] += row[j];
         }
+    }
+}
+
+static void tile_window(float *tile, const block *x, size_t j0, size_t nk)
+{
+    const vf hidden = vf_set1(-INFINITY);
+    for (size_t i = 0; i < x->rows; i += VF) {
+        float passed[VF];
+        for (size_t c = 0; c < VF; c++) {
+            passed[c] = (float)keys_passed(x, i + c, j0, nk);
+        }
+        vf limit = vf_load(passed);
+        for (size_t j = 0; j < keys_passed(x, i + VF - 1, j0, nk); j++) {
+            float *score = tile + j * TQ + i;
+            vf_store(score, vf_select(vf_lt(vf_set1((float)j), limit), hidden, vf_load(score)));
+        }
+    }
+}
+
+void tile_complete(float *tile, const block *x, size_t j0, size_t nk)
+{
+    if (x->a->bias) {
+        tile_bias(tile, x, j0, nk);
+    }
+    if (x->a->window) {
+        tile_window(tile, x, j0, nk);
     }
 }
 
@@ -106,9 +132,7 @@ static void tile_drop(const running *m, const block *x, size_t j0, size_t nk)
 
 void tile_weights(const running *m, const block *x, size_t j0, size_t nk)
 {
-    if (x->a->bias) {
-        tile_bias(m->tile, x, j0, nk);
-    }
+    tile_complete(m->tile, x, j0, nk);
     tile_softmax(m, x, j0, nk);
     if (m->keep) {
         tile_drop(m, x, j0, nk);
@@ -212,9 +236,7 @@ static void tile_softmax_gradient(const reversed *m, const block *x, size_t j0, 
 
 void tile_gradients(const reversed *m, const block *x, size_t j0, size_t nk)
 {
-    if (x->a->bias) {
-        tile_bias(m->weights, x, j0, nk);
-    }
+    tile_complete(m->weights, x, j0, nk);
     if (m->keep) {
         tile_dropout(m->keep, x, j0, nk);
     }

@@ -8,6 +8,7 @@ block block_of(const attention_args *a, size_t b, size_t h, size_t i0)
     x.diagonal = a->causal;
     x.shift = (ptrdiff_t)(i0 + a->k_len_full[b]) - (ptrdiff_t)a->q_len[b];
     x.keys = keys_seen(&x, x.rows - 1, 0, a->k_len[b]);
+    x.first = at_most(keys_passed(&x, 0, 0, a->k_len[b]) / TK * TK, x.keys);
     return x;
 }
 

@@ -94,12 +94,13 @@ static void block_weights(weights_room *m, const block *x, float *weights, const
     pack_transposed(m->q, q + query * a->q_row + x->h * a->q_head, a->q_row, x->rows, a->D,
                     (float)a->scale);
     k += a->k_begin[x->b] * a->k_row + x->kv * a->k_head;
-    for (size_t j0 = 0; j0 < x->keys; j0 += TK) {
+    for (size_t i = 0; i < x->rows; i++) {
+        memset(weights + i * S, 0, x->first * sizeof *weights);
+    }
+    for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
         tile_product(m->tile, x, k + j0 * a->k_row, a->k_row, m->q, a->D, j0, nk);
-        if (a->bias) {
-            tile_bias(m->tile, x, j0, nk);
-        }
+        tile_complete(m->tile, x, j0, nk);
         tile_exponentials(m, x, j0, nk);
         tile_store(weights, S, m, x, j0, nk);
     }
@@ -126,6 +127,7 @@ void attention_weights(const qkv_exec *e, float *weights, const float *lse, cons
         block x = block_of(a, b, h, row + n * TQ);
         x.rows = at_most(x.rows, rows - n * TQ);
         x.keys = keys_seen(&x, x.rows - 1, 0, a->k_len[b]);
+        x.first = at_most(x.first, x.keys);
         block_weights(&m, &x, weights + n * TQ * a->k_len[b], lse, q, k);
     }
     qkv__arena_release(e->scratch, mark);

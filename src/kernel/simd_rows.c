@@ -248,11 +248,11 @@ static void simd_embed_bwd(const qkv_exec *e, qkv_real *dtable, const int32_t *i
 
 enum { PAIRS = 128 }; /* angles at a time */
 
-/* cos and sign * sin of position * frequency, all in double: the angle less a multiple of pi,
- * then Taylor's series on +-pi/2, whose error is 6e-12. A plain loop without integers, which the
- * compiler turns into vectors. */
+/* scale * cos and scale * sign * sin of position * frequency, all in double: the angle less a
+ * multiple of pi, then Taylor's series on +-pi/2, whose error is 6e-12. A plain loop without
+ * integers, which the compiler turns into vectors. */
 static void rotary_angles(float *cosine, float *sine, const double *frequency, double position,
-                          double sign, size_t n)
+                          double scale, double sign, size_t n)
 {
     const double round = 6755399441055744.0; /* 1.5 2^52: adding it rounds to an integer */
     for (size_t i = 0; i < n; i++) {
@@ -261,7 +261,7 @@ static void rotary_angles(float *cosine, float *sine, const double *frequency, d
         double r = angle - turns * 3.14159265358979311600;
         r -= turns * 1.22464679914735317723e-16;
         double odd = turns - 2 * ((turns * 0.5 + round) - round);
-        double flip = 1 - 2 * odd * odd, z = r * r;
+        double flip = scale * (1 - 2 * odd * odd), z = r * r;
         double s = -1.0 / 1307674368000;
         s = s * z + 1.0 / 6227020800;
         s = s * z - 1.0 / 39916800;
@@ -313,15 +313,13 @@ static void simd_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x,
     const size_t half = args->width / 2, rest = args->D - args->width;
     for (size_t first = 0; first < half || first == 0; first += PAIRS) {
         size_t n = half - first < PAIRS ? half - first : PAIRS;
-        double frequency[PAIRS];
-        for (size_t i = 0; i < n; i++)
-            frequency[i] = pow(args->base, -2 * (double)(first + i) / (double)args->width);
 #pragma omp parallel for num_threads(e->threads) default(none) \
-    shared(y, x, positions, args, half, rest, first, n, frequency) \
+    shared(y, x, positions, args, half, rest, first, n) \
     if (args->N * args->H * args->D >= GRAIN)
         for (size_t r = 0; r < args->N; r++) {
             float cosine[PAIRS], sine[PAIRS];
-            rotary_angles(cosine, sine, frequency, positions[r], args->sign, n);
+            rotary_angles(cosine, sine, args->frequency + first, positions[r], args->scale,
+                          args->sign, n);
             for (size_t h = 0; h < args->H; h++) {
                 float *out = y + r * args->sy + h * args->hy;
                 const float *in = x + r * args->sx + h * args->hx;

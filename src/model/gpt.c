@@ -1,6 +1,5 @@
 /* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
- * gpt2, llama and that of a prior on codes differ in the block's settings and in the names of
- * tensors, nothing else. */
+ * differ in the block's settings and in the names of tensors, nothing else. */
 #include "model/tables.h"
 #include "qkv/gpt.h"
 
@@ -14,14 +13,34 @@
 static const uint32_t EMBEDDING_DROPOUT_ID = 0xE0000000u; /* dropout sites that no block has */
 static const uint32_t FINAL_DROPOUT_ID = 0xE0000001u;
 
+/* What the configuration says of biases. */
+typedef enum { BIASES_FREE, BIASES_ALL, BIASES_NONE, BIASES_QKV, BIASES_NO_FF } biases;
+
+/* Which layers have the window of the configuration. */
+typedef enum { WINDOWS_NONE, WINDOWS_ALL, WINDOWS_FREE } windows;
+
+/* What a layout fixes. */
+typedef struct {
+    qkv_builtin_type builtin;
+    bool rotary;  /* rotary positions, RMSNorm and gated feed-forward networks */
+    biases biases;
+    bool qk_norm; /* of query and key */
+    bool packed;  /* a file has query, key and value in one matrix, gate and up in another */
+    windows windows;
+} layout;
+
 typedef struct {
     qkv_model *base;
     qkv_gpt_config *c; /* base->config */
+    const layout *layout;
     qkv__stack stack;
     qkv_param *token_table, *position_table, *head;
 } gpt;
 
-static bool is_llama(const qkv_model *m) { return m->type == qkv_llama_type(); }
+static const layout *layout_of(const qkv_model_type *type)
+{
+    return (const layout *)(const void *)type->builtin; /* its first member */
+}
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -35,21 +54,40 @@ static void fix_config(qkv_gpt_config *c)
     c->bos = c->eos = c->pad = -1;
 }
 
+static void fix_biases(qkv_gpt_config *c, biases kind)
+{
+    if (kind != BIASES_FREE)
+        c->ff_bias = kind == BIASES_ALL;
+    if (kind != BIASES_FREE && kind != BIASES_NO_FF)
+        c->attention_bias = kind != BIASES_NONE;
+}
+
+static void fix_rotary(qkv_gpt_config *c, const layout *l)
+{
+    c->position_kind = QKV_POSITIONS_ROTARY;
+    c->scale_attention = true;
+    c->scale_by_layer = false;
+    if (!c->rotary.original)
+        c->rotary.original = c->positions;
+    if (l->windows != WINDOWS_FREE) {
+        c->use_window = l->windows == WINDOWS_ALL;
+        c->window_from = 0;
+    }
+}
+
 /* Fields that are 0 because others give them, or that the layout has no say in. */
 static void gpt_complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 {
-    bool llama = type == qkv_llama_type();
+    const layout *l = layout_of(type);
     if (!c->ff_width)
-        c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
+        c->ff_width = l->rotary ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
-    if (!llama) {
+    fix_biases(c, l->biases);
+    if (l->rotary)
+        fix_rotary(c, l);
+    if (!l->rotary) {
         c->kv_heads = c->heads;
         c->head_width = 0;
-        c->attention_bias = c->ff_bias = true;
-    } else {
-        c->position_kind = QKV_POSITIONS_ROTARY;
-        c->scale_attention = true;
-        c->scale_by_layer = false;
     }
     if (!c->head_width)
         c->head_width = c->width / c->heads;
@@ -57,58 +95,63 @@ static void gpt_complete_config(qkv_gpt_config *c, const qkv_model_type *type)
         c->kv_heads = c->heads;
 }
 
-static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, bool llama)
+static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, const layout *l)
 {
-    if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
+    if (!l->rotary && c->position_kind == QKV_POSITIONS_ROTARY)
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "the gpt2 layout has no rotary positions: use the llama layout");
-    if ((!llama || !c->head_width) && c->width % c->heads != 0)
+    if ((!l->rotary || !c->head_width) && c->width % c->heads != 0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu", c->heads,
                         c->width);
     return QKV_OK;
 }
 
 /* Numbers in the matrices of a block; of completed fields. Real: a file may ask for any size. */
-static double block_parameters(const qkv_gpt_config *c, bool llama)
+static double block_parameters(const qkv_gpt_config *c, const layout *l)
 {
     double d = (double)c->width, D = (double)c->head_width;
     return d * D * 2 * (double)(c->heads + c->kv_heads) +
-           (llama ? 3 : 2) * d * (double)c->ff_width;
+           (l->rotary ? 3 : 2) * d * (double)c->ff_width;
 }
 
 static double gpt_parameter_count(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
-    bool llama = type == qkv_llama_type();
+    const layout *l = layout_of(type);
     if (type == qkv_prior_type())
         fix_config(&c);
     gpt_complete_config(&c, type);
-    double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
-    return rows * (double)c.width + (double)c.layers * block_parameters(&c, llama);
+    double rows = (double)c.vocab * (c.tie ? 1 : 2) + (l->rotary ? 0 : (double)c.positions);
+    return rows * (double)c.width + (double)c.layers * block_parameters(&c, l);
 }
 
-/* Of the first block, where scale_by_layer divides by 1. */
+/* Of the last block, and of the first, where scale_by_layer divides by 1. */
 static qkv_block_config gpt_block_config(const gpt *m)
 {
     const qkv_gpt_config *c = m->c;
-    bool llama = is_llama(m->base);
+    const layout *l = m->layout;
     qkv_block_config b = qkv_block_defaults();
     b.width = c->width;
     b.heads = c->heads;
     b.kv_heads = c->kv_heads;
     b.head_width = c->head_width;
     b.ff_width = c->ff_width;
-    b.norm = llama ? QKV_NORM_RMS : QKV_NORM_LAYER;
+    b.norm = l->rotary ? QKV_NORM_RMS : QKV_NORM_LAYER;
     b.norm_eps = c->norm_eps;
     b.act = c->act;
-    b.gated = llama;
+    b.gated = l->rotary;
     b.causal = true;
-    b.attention_bias = c->attention_bias;
+    b.qkv_bias = c->attention_bias;
+    b.out_bias = c->attention_bias && l->biases != BIASES_QKV;
     b.ff_bias = c->ff_bias;
-    b.rotary_base = llama ? c->rotary_base : 0;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
     b.attention_scale = c->scale_attention ? 1 / sqrt((double)c->head_width) : 1;
+    if (l->rotary) {
+        b.rotary = c->rotary;
+        b.qk_norm_eps = l->qk_norm ? c->norm_eps : 0;
+        b.window = c->use_window ? c->window : 0;
+    }
     return b;
 }
 
@@ -131,9 +174,10 @@ static qkv_status gpt_make(qkv_model *base)
     gpt *m = base->self;
     m->base = base;
     m->c = base->config;
+    m->layout = layout_of(base->type);
     if (base->type == qkv_prior_type())
         fix_config(m->c);
-    qkv_status status = check_config(base->ctx, m->c, is_llama(base));
+    qkv_status status = check_config(base->ctx, m->c, m->layout);
     if (status)
         return status;
     gpt_complete_config(m->c, base->type);
@@ -141,11 +185,12 @@ static qkv_status gpt_make(qkv_model *base)
     qkv_params *ps = base->params;
     qkv_block_config config = gpt_block_config(m);
     m->token_table = qkv__param_table(qkv__matrix(ps, "tokens", c->vocab, c->width));
-    if (!m->token_table || (!is_llama(base) && gpt_make_positions(m)))
+    if (!m->token_table || (!m->layout->rotary && gpt_make_positions(m)))
         return qkv_context_status(base->ctx);
     status = qkv__stack_make(&m->stack, ps, &config, c->layers,
                              &(qkv__stack_options){.block = "h", .norm = "norm",
                                                    .norm_dropout_id = FINAL_DROPOUT_ID,
+                                                   .window_from = c->window_from,
                                                    .scale_by_layer = c->scale_by_layer});
     if (status)
         return status;
@@ -206,13 +251,26 @@ static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
     size_t ff = c->ff_width;
     double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
     qkv__visit_norm(v, "input_layernorm", p->norm1_weight, NULL, d);
-    qkv__visit_linear(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
-    qkv__visit_linear(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
-    qkv__visit_linear(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
+    if (m->layout->packed) {
+        qkv__visit_linear(v, "self_attn.qkv_proj", p->qkv_weight, p->qkv_bias, 0, q + 2 * kv, d,
+                          std);
+    } else {
+        qkv__visit_linear(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
+        qkv__visit_linear(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
+        qkv__visit_linear(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
+    }
     qkv__visit_linear(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
+    if (m->layout->qk_norm) {
+        qkv__visit_norm(v, "self_attn.q_norm", p->q_norm, NULL, c->head_width);
+        qkv__visit_norm(v, "self_attn.k_norm", p->k_norm, NULL, c->head_width);
+    }
     qkv__visit_norm(v, "post_attention_layernorm", p->norm2_weight, NULL, d);
-    qkv__visit_linear(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_linear(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
+    if (m->layout->packed) {
+        qkv__visit_linear(v, "mlp.gate_up_proj", p->up_weight, p->up_bias, 0, 2 * ff, d, std);
+    } else {
+        qkv__visit_linear(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
+        qkv__visit_linear(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
+    }
     qkv__visit_linear(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
     qkv__visit_kind(v, "self_attn.rotary_emb.inv_freq", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
@@ -303,16 +361,31 @@ static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->c
 static size_t layers(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->layers; }
 static qkv_param *head(qkv_model *m) { return ((gpt *)m->self)->head; }
 static int32_t eos(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->eos; }
-static bool has_max_positions(const qkv_model *m) { return !is_llama(m); }
+static bool has_max_positions(const qkv_model *m) { return !layout_of(m->type)->rotary; }
 
-/* The tied head counts, look-ups do not; causal attention is 2 T^2 q, half of 4 T^2 q. */
+static size_t window(const qkv_model *m, size_t layer)
+{
+    const qkv_gpt_config *c = m->config;
+    return layout_of(m->type)->rotary && c->use_window && layer >= c->window_from ? c->window : 0;
+}
+
+
+/* Pairs of a query and a key that it sees, of a sequence of T. */
+static double seen_pairs(double T, double window)
+{
+    return window > 0 && window < T ? window * (T - window / 2) : T * T / 2;
+}
+
+/* The tied head counts, look-ups do not; a pair is a product of q numbers, and another of them. */
 static double model_gpt_flops(const qkv_model *m, const qkv_workload *w)
 {
     const qkv_gpt_config *c = m->config;
-    double L = (double)c->layers, rows = w->samples * w->length;
-    double weights = L * block_parameters(c, is_llama(m)) + (double)(c->vocab * c->width);
-    return qkv__flops(w->pass, weights * rows,
-                      L * 2 * rows * w->length * (double)(c->heads * c->head_width));
+    double rows = w->samples * w->length, pairs = 0;
+    double weights = (double)c->layers * block_parameters(c, layout_of(m->type)) +
+                     (double)(c->vocab * c->width);
+    for (size_t i = 0; i < c->layers; i++)
+        pairs += w->samples * seen_pairs(w->length, (double)window(m, i));
+    return qkv__flops(w->pass, weights * rows, 4 * pairs * (double)(c->heads * c->head_width));
 }
 
 static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, qkv_kv_store store, size_t B,
@@ -323,27 +396,47 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, qkv_kv_store
                                   c->head_width, c->head_width);
 }
 
-static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block_cache, hidden,
-                               head};
+static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, window, block_cache,
+                           hidden, head};
 
-#define GPT(name_, architecture_, table, visit_)                                               \
+#define GPT(name_, architecture_, table, visit_, layout_)                                      \
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt),                          \
     .parameter_count = gpt_parameter_count, .make = gpt_make, .visit = visit_,                 \
-    .flops = model_gpt_flops, .preset = qkv__gpt_preset
+    .flops = model_gpt_flops, .preset = qkv__gpt_preset, .builtin = &(layout_).builtin
 
-static const qkv_builtin_type text = {.can = QKV_CAN_GENERATE, .reads_text = true, .lm = &lm};
-static const qkv_builtin_type codes = {.can = QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, .lm = &lm};
+#define TEXT .builtin = {.can = QKV_CAN_GENERATE, .reads_text = true, .lm = &lm}
+
+static const layout gpt2 = {TEXT, .biases = BIASES_ALL};
+static const layout codes = {
+    .builtin = {.can = QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, .lm = &lm}, .biases = BIASES_ALL};
+static const layout llama = {TEXT, .rotary = true};
+static const layout mistral = {TEXT, .rotary = true, .biases = BIASES_NONE, .windows = WINDOWS_ALL};
+static const layout phi3 = {TEXT, .rotary = true, .biases = BIASES_NONE, .windows = WINDOWS_ALL,
+                            .packed = true};
+static const layout qwen2 = {TEXT, .rotary = true, .biases = BIASES_QKV, .windows = WINDOWS_FREE};
+static const layout qwen3 = {TEXT, .rotary = true, .biases = BIASES_NO_FF, .qk_norm = true,
+                             .windows = WINDOWS_FREE};
 
 static const qkv_model_type gpt2_type = {
-    GPT("gpt2", "GPT2LMHeadModel", &qkv__gpt2_config, visit_gpt2), .prefix = "transformer.",
-    .builtin = &text};
-static const qkv_model_type llama_type = {
-    GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama), .builtin = &text};
+    GPT("gpt2", "GPT2LMHeadModel", &qkv__gpt2_config, visit_gpt2, gpt2), .prefix = "transformer."};
 static const qkv_model_type prior_type = {
-    GPT("qkv_prior", "Net2NetTransformer", &qkv__prior_config, visit_prior),
-    .builtin = &codes};
+    GPT("qkv_prior", "Net2NetTransformer", &qkv__prior_config, visit_prior, codes)};
+static const qkv_model_type llama_type = {
+    GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama, llama)};
+static const qkv_model_type mistral_type = {
+    GPT("mistral", "MistralForCausalLM", &qkv__mistral_config, visit_llama, mistral)};
+static const qkv_model_type phi3_type = {
+    GPT("phi3", "Phi3ForCausalLM", &qkv__phi3_config, visit_llama, phi3)};
+static const qkv_model_type qwen2_type = {
+    GPT("qwen2", "Qwen2ForCausalLM", &qkv__qwen2_config, visit_llama, qwen2)};
+static const qkv_model_type qwen3_type = {
+    GPT("qwen3", "Qwen3ForCausalLM", &qkv__qwen3_config, visit_llama, qwen3)};
 
 const qkv_model_type *qkv_gpt2_type(void) { return &gpt2_type; }
 const qkv_model_type *qkv_llama_type(void) { return &llama_type; }
+const qkv_model_type *qkv_mistral_type(void) { return &mistral_type; }
+const qkv_model_type *qkv_phi3_type(void) { return &phi3_type; }
+const qkv_model_type *qkv_qwen2_type(void) { return &qwen2_type; }
+const qkv_model_type *qkv_qwen3_type(void) { return &qwen3_type; }
 const qkv_model_type *qkv_prior_type(void) { return &prior_type; }

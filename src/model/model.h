@@ -13,6 +13,7 @@ typedef struct {
     int32_t (*eos)(const qkv_model *m);
     bool (*has_max_positions)(const qkv_model *m);
     size_t (*layers)(const qkv_model *m);
+    size_t (*window)(const qkv_model *m, size_t layer); /* keys that a query sees; 0: all */
     qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, qkv_kv_store store, size_t B,
                               size_t capacity);
     /* given: sequences and offsets, or slots */

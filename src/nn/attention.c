@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "nn/rotary.h"
 #include "nn/state_entries.h"
 #include "tensor/make.h"
 
@@ -11,6 +12,7 @@ struct qkv_mha {
     qkv_mha_config c;
     qkv_mha_params p;
     const char *probe; /* the last part of the layer's name, of probes */
+    qkv_rotary_angles angles;
     uint32_t dropout_id;
 };
 
@@ -29,16 +31,16 @@ static qkv_status mha_check(qkv_context *ctx, const qkv_mha_config *c, const cha
     if (c->heads % c->kv_heads != 0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
                         "evenly", name, c->heads, c->kv_heads);
-    if (c->rotary_base > 0 && c->head_width % 2 != 0)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
-                        "%zu", name, c->head_width);
-    if (c->cross && (c->rotary_base > 0 || c->causal))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: cross-attention has no rotary positions and is "
-                        "not causal", name);
+    if (c->cross && (c->rotary.base > 0 || c->qk_norm_eps > 0 || c->causal))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: cross-attention has no rotary positions, no "
+                        "norms of query and key, and is not causal", name);
+    if (c->window && !c->causal)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a window of %zu keys, but it is not causal", name,
+                        c->window);
     if (!c->cross && c->memory_width != c->width)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: self-attention has no memory of width %zu", name,
                         c->memory_width);
-    return QKV_OK;
+    return c->rotary.base > 0 ? qkv__rotary_check(ctx, &c->rotary, c->head_width, name) : QKV_OK;
 }
 
 /* The matrices, as they are packed. q and kv: rows of a query's and of a key's. */
@@ -49,6 +51,32 @@ static bool mha_declare(const qkv_mha_params *p, size_t q, size_t kv)
                                   : !qkv_param_set_hidden(p->q_weight, 1, &q) &&
                                     !qkv_param_set_hidden(p->kv_weight, 2, packed + 1);
     return declared && !qkv_param_set_hidden(p->out_weight, 1, &out);
+}
+
+static bool mha_make_angles(qkv_params *ps, qkv_mha *m)
+{
+    const qkv_mha_config *c = &m->c;
+    if (!(c->rotary.base > 0))
+        return true;
+    m->angles.width = qkv_rotary_width(&c->rotary, c->head_width);
+    double *frequency = qkv__params_alloc(ps, (m->angles.width / 2 + 1) * sizeof *frequency);
+    if (frequency)
+        m->angles.scale = qkv_rotary_frequencies(&c->rotary, c->head_width, frequency);
+    m->angles.frequency = frequency;
+    return frequency != NULL;
+}
+
+static bool mha_make_norms(qkv_params *ps, qkv_mha *m, const char *name)
+{
+    const qkv_mha_config *c = &m->c;
+    if (!(c->qk_norm_eps > 0))
+        return true;
+    char path[256];
+    snprintf(path, sizeof path, "%s.q_norm", name);
+    m->p.q_norm = qkv__layer_param(ps, path, "weight", c->head_width, 0);
+    snprintf(path, sizeof path, "%s.k_norm", name);
+    m->p.k_norm = qkv__layer_param(ps, path, "weight", c->head_width, 0);
+    return m->p.q_norm && m->p.k_norm;
 }
 
 qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char *name,
@@ -80,6 +108,7 @@ qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char
                                         c->width, c->qkv_bias);
     made = made && qkv__dense_params(ps, &p->out_weight, &p->out_bias, name, "out", c->width, q,
                                      c->out_bias);
+    made = made && mha_make_norms(ps, m, name) && mha_make_angles(ps, m);
     return made && mha_declare(p, q, kv) ? m : NULL;
 }
 
@@ -172,6 +201,15 @@ static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, const mha_
     return mha_place(m, t, "out", y);
 }
 
+/* Queries or keys x (B, T, heads, head_width) as they meet. */
+static qkv_tensor *mha_prepare(qkv_mha *m, qkv_tape *t, qkv_tensor *x, qkv_param *norm,
+                               const qkv_sequence *seq)
+{
+    if (norm)
+        x = qkv_norm(t, QKV_NORM_RMS, x, qkv_use(t, norm), NULL, m->c.qk_norm_eps);
+    return m->angles.frequency ? qkv_rotary_by(t, x, seq->positions, &m->angles) : x;
+}
+
 static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
                                   qkv_kv_cache *cache)
 {
@@ -185,16 +223,12 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
     qkv_tensor *k = heads(t, part[1], c->kv_heads, c->head_width);
     qkv_tensor *v = heads(t, part[2], c->kv_heads, c->head_width);
-    if (c->rotary_base > 0) {
-        q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
-        k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
-    }
-    q = mha_place(m, t, "q", q);
-    k = mha_place(m, t, "k", k);
+    q = mha_place(m, t, "q", mha_prepare(m, t, q, m->p.q_norm, seq));
+    k = mha_place(m, t, "k", mha_prepare(m, t, k, m->p.k_norm, seq));
     v = mha_place(m, t, "v", v);
-    qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
-                               .q_offsets = seq->offsets, .k_lengths = seq->lengths,
-                               .bias = seq->bias, .mask = seq->mask};
+    qkv_attention_options o = {.causal = c->causal, .window = c->window,
+                               .sequences = seq->sequences, .q_offsets = seq->offsets,
+                               .k_lengths = seq->lengths, .bias = seq->bias, .mask = seq->mask};
     if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v)
                               : qkv_kv_cache_append(t, cache, k, v, &k, &v)))
         return NULL;
@@ -245,7 +279,7 @@ qkv_tensor *qkv_mha_forward(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_se
 {
     static const qkv_sequence none;
     seq = seq ? seq : &none;
-    if (m->c.rotary_base > 0 && !seq->positions)
+    if (m->angles.frequency && !seq->positions)
         return qkv__op_fail(t, "attention", "rotary positions without positions");
     if (m->c.cross && !seq->memory && !(cache && qkv_kv_cache_length(cache)))
         return qkv__op_fail(t, "attention", "cross-attention without a memory");

@@ -27,7 +27,7 @@ qkv_block_config qkv_block_defaults(void)
 {
     return (qkv_block_config){.width = 512, .heads = 8, .ff_width = 2048, .norm = QKV_NORM_LAYER,
                               .norm_eps = 1e-5, .norm_bias = true, .act = QKV_ACT_GELU,
-                              .attention_bias = true, .ff_bias = true};
+                              .qkv_bias = true, .out_bias = true, .ff_bias = true};
 }
 
 /* ---- making ----------------------------------------------------------------------------- */
@@ -61,11 +61,14 @@ static qkv_mha *block_make_attention(qkv_params *ps, const qkv_block *b, bool cr
     snprintf(name, sizeof name, "%s.%s", b->name, cross ? "cross" : "attn");
     qkv_mha_config m = {.width = c->width, .heads = c->heads, .kv_heads = c->kv_heads,
                         .head_width = c->head_width, .cross = cross,
-                        .causal = c->causal && !cross,
-                        .qkv_bias = c->attention_bias && (cross || !c->plain_qkv),
-                        .out_bias = c->attention_bias, .scale = c->attention_scale,
-                        .rotary_base = cross ? 0 : c->rotary_base,
-                        .dropout = c->attention_dropout};
+                        .qkv_bias = c->qkv_bias, .out_bias = c->out_bias,
+                        .scale = c->attention_scale, .dropout = c->attention_dropout};
+    if (!cross) {
+        m.causal = c->causal;
+        m.window = c->window;
+        m.qk_norm_eps = c->qk_norm_eps;
+        m.rotary = c->rotary;
+    }
     return qkv_mha_create(ps, &m, name, b->dropout_id + (cross ? DROPOUT_ID_CROSS_WEIGHTS
                                                                : DROPOUT_ID_ATTN_WEIGHTS));
 }
@@ -79,6 +82,8 @@ static bool block_make_self(qkv_params *ps, qkv_block *b)
     b->p.qkv_bias = m->qkv_bias;
     b->p.out_weight = m->out_weight;
     b->p.out_bias = m->out_bias;
+    b->p.q_norm = m->q_norm;
+    b->p.k_norm = m->k_norm;
     return true;
 }
 

@@ -35,7 +35,7 @@ qkv_block_config qkv__patches_block(const qkv_patches_config *c)
     b.ff_width = c->ff_width;
     b.norm_eps = c->norm_eps;
     b.act = c->act;
-    b.plain_qkv = !c->qkv_bias;
+    b.qkv_bias = c->qkv_bias;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
     b.drop_path = c->drop_path;

@@ -31,6 +31,7 @@ qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config
         qkv_block_config c = *config;
         if (o->scale_by_layer)
             c.attention_scale /= (double)(i + 1);
+        c.window = i < o->window_from ? 0 : c.window;
         c.drop_path *= count > 1 ? (double)i / (double)(count - 1) : 0;
         snprintf(name, sizeof name, "%s.%zu", o->block, i);
         s->blocks[i] = qkv_block_create(ps, &c, name, o->first + (uint32_t)i);
@@ -52,7 +53,7 @@ qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size
         p[i] = (int32_t)(past + i % shape[1]);
     for (size_t s = 0; offsets && s < sequences; s++)
         for (int32_t i = offsets[s]; i < offsets[s + 1] && (size_t)i < n; i++)
-            p[i] = i - offsets[s];
+            p[i] = (int32_t)past + i - offsets[s];
     return qkv_tensor_ids(t, p, 2, shape);
 }
 

@@ -19,6 +19,7 @@ typedef struct {
     const char *block, *norm; /* names: block.0, block.1, ..; norm.weight, norm.bias */
     uint32_t first;      /* numbers from here on tell blocks apart where they draw at random */
     uint32_t norm_dropout_id; /* of the dropout before the last norm: one that no block has */
+    size_t window_from;  /* the first block with config's window */
     bool scale_by_layer; /* block i's attention scale, which config then gives, is over i + 1 */
 } qkv__stack_options;
 
@@ -27,7 +28,7 @@ typedef struct {
 qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config *config,
                            size_t count, const qkv__stack_options *o);
 
-/* i32, shape of ids (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
+/* i32, shape of ids (B, T): past, past + 1, ..; from past again in each packed sequence. */
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
                            const int32_t *offsets);
 /* The same of sequences in slots, each from its own position on. */

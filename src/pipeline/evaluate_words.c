@@ -15,12 +15,11 @@ static bool labels(const qkv_pipeline *p)
 static qkv_status evaluate_words_add_text(qkv_pipeline *p, const qkv_text_span *part, bool join,
                                           qkv_records_writer *w)
 {
-    const qkv_bert_config *c = qkv_model_config(p->model);
-    size_t cut = 0;
+    size_t cut = 0, most = qkv_bert_longest(p->model);
     if (!labels(p))
-        return qkv_corpus_add_lines(w, p->ctx, p->tokenizer, part, c->positions, join);
+        return qkv_corpus_add_lines(w, p->ctx, p->tokenizer, part, most, join);
     return qkv_corpus_add_labelled(w, p->ctx, p->tokenizer, part, qkv_model_labels(p->model),
-                                   qkv_model_label_count(p->model), c->positions, &cut);
+                                   qkv_model_label_count(p->model), most, &cut);
 }
 
 /* Records of the file, or those that training kept in the model's directory. */

@@ -239,15 +239,20 @@ static qkv_status add_rotary(qkv__looking *l, const qkv__look_table *t)
 {
     const qkv_gpt_config *c = qkv_model_config(l->p->model);
     double y[LONGEST], x[LONGEST];
-    size_t pairs = c->head_width / 2, count = c->positions < LONGEST ? c->positions : LONGEST;
+    size_t pairs = qkv_rotary_width(&c->rotary, c->head_width) / 2;
+    double *frequency = qkv_malloc(l->p->ctx, (pairs + 1) * sizeof *frequency);
+    if (!frequency)
+        return QKV_E_MEMORY;
+    (void)qkv_rotary_frequencies(&c->rotary, c->head_width, frequency);
+    size_t count = c->positions < LONGEST ? c->positions : LONGEST;
     qkv_json_writer w;
     qkv_drawing *d;
     for (size_t k = 0; k < count; k++) {
         y[k] = 0;
         for (size_t i = 0; i < pairs; i++)
-            y[k] += cos((double)k * pow(c->rotary_base, -(double)i / (double)pairs)) /
-                    (double)pairs;
+            y[k] += cos((double)k * frequency[i]) / (double)pairs;
     }
+    qkv_free(l->p->ctx, frequency);
     qkv_status status = qkv_drawing_create(&d, l->p->ctx, CURVE_WIDTH, CURVE_HEIGHT);
     if (status)
         return status;
@@ -273,7 +278,7 @@ qkv_status qkv__look_positions(qkv__looking *l)
                          .title = "Similarity of positions"};
     if (!t.param)
         t.param = qkv_params_find(ps, "vision.positions");
-    if (!t.param && qkv_model_type_of(l->p->model) == qkv_llama_type())
+    if (!t.param && qkv_model_can(l->p->model, QKV_CAN_GENERATE))
         return add_rotary(l, &t);
     if (!t.param)
         return patches ? add_nothing(l, &t, "This model adds no positions.") : QKV_OK;

@@ -155,7 +155,7 @@ const qkv__look_kind qkv__look_lm = {
 
 static size_t bert_positions(const qkv__looking *l)
 {
-    return ((const qkv_bert_config *)qkv_model_config(l->p->model))->positions;
+    return qkv_bert_longest(l->p->model);
 }
 
 static qkv_status prepare_words(qkv__looking *l)

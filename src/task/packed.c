@@ -103,9 +103,9 @@ qkv_status qkv__packed_check(const qkv_model *m, const qkv_records *r, size_t fi
     find_lengths(r, fields, &least, &most);
     if (least == 0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of no tokens", what);
-    if (most > c->positions)
+    if (most > qkv_bert_longest(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of %zu tokens, the model "
-                        "only %zu positions", what, most, c->positions);
+                        "only %zu positions", what, most, qkv_bert_longest(m));
     if (fields > c->segments && qkv_records_ids(r, 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have pairs of texts, the model only "
                         "%zu kind of segment", what, c->segments);

@@ -31,7 +31,7 @@ void qkv__vector_limits(const qkv_model *m, size_t *vocab, size_t *length)
     }
     const qkv_bert_config *c = qkv_model_config(m);
     *vocab = c->vocab;
-    *length = c->max_length ? c->max_length : c->positions;
+    *length = c->max_length ? c->max_length : qkv_bert_longest(m);
 }
 
 const qkv_patches_config *qkv__vector_trunk(const qkv_model *m)

@@ -148,6 +148,7 @@ static qkv_tensor *kv_slots_attend_stored(qkv_tape *t, const qkv_kv_cache *c,
         .q_len = list + n, .k_begin = list + 2 * n, .k_len = list + 3 * n,
         .k_len_full = list + 3 * n, .q_row = heads * c->D, .q_head = c->D,
         .o_row = heads * c->Dv, .o_head = c->Dv, .causal = o->causal,
+        .window = o->causal ? o->window : 0,
         .scale = o->scale != 0 ? o->scale : 1 / sqrt((double)c->D)};
     const qkv_k_stored k = {(qkv_k_kv)c->store, c->k.data, c->k.scale};
     const qkv_k_stored v = {(qkv_k_kv)c->store, c->v.data, c->v.scale};

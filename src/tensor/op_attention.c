@@ -282,6 +282,7 @@ static bool op_attention_describe(qkv_tape *t, attention_params *p, qkv_tensor *
     a->o_head = a->Dv;
     a->scale = o->scale != 0 ? o->scale : 1.0 / sqrt((double)a->D);
     a->causal = o->causal;
+    a->window = o->causal ? o->window : 0;
     if (!op_attention_lay_out(t, a, q, k, o) || (in[3] && !set_bias(t, a, in[3])))
         return false;
     if (rows_are_left_out(a, q, k, o))

@@ -106,7 +106,7 @@ static void test_every_allocation(void **state)
 
 static const qkv_gpt_config gpt = {
     .vocab = 3000, .positions = 16, .width = 64, .layers = 3, .heads = 4, .norm_eps = 1e-5,
-    .rotary_base = 1e4};
+    .rotary = {.base = 1e4}};
 static const qkv_bert_config bert = {.vocab = 3000, .positions = 16, .segments = 2, .width = 64,
                                      .layers = 3, .heads = 4, .classes = 3, .norm_eps = 1e-5};
 static const qkv_marian_config marian = {

@@ -118,15 +118,45 @@ static const struct {
 
 static const config_case llama_cases[] = {
     {LLAMA(", \"num_key_value_heads\": 3"), "cannot share 3 key/value heads"},
-    {LLAMA(", \"head_dim\": 3"), "even head width, not 3"},
+    {LLAMA(", \"head_dim\": 3"), "an even number of channels of a head, not 3 of 3"},
     {LLAMA(", \"rope_theta\": \"x\""), "\"rope_theta\""},
-    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"),
-     "\"rope_scaling\": rotary positions of type \"linear\" are not supported"},
-    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\"}"), "type \"yarn\""},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}"), "\"rope_scaling.type\""},
+    {LLAMA(", \"rope_scaling\": {\"rope_type\": \"longrope\"}"), "\"rope_scaling.rope_type\""},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "extended by the factor 0"},
+    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+           "\"low_freq_factor\": 4, \"high_freq_factor\": 1}"), "0 < low < high expected"},
+    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}"),
+     "\"rope_parameters.truncate\": false is not supported"},
     {LLAMA(", \"rope_parameters\": {\"rope_type\": 1}"), "rope_type"},
     {LLAMA(", \"rope_parameters\": 3"), "\"rope_parameters\": expected an object"},
     {LLAMA(", \"head_dim\": 16777216"), "config.json: describes a model of"},
     {LLAMA(""), "model.layers.0.self_attn.q_proj.weight"},
+};
+
+/* A window in the last of two layers. */
+#define QWEN2(more) "{\"model_type\": \"qwen2\", \"vocab_size\": 61, \"hidden_size\": 24, " \
+                    "\"max_position_embeddings\": 24, \"num_hidden_layers\": 2, " \
+                    "\"intermediate_size\": 40, \"num_attention_heads\": 4, " \
+                    "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true, " \
+                    "\"use_sliding_window\": true, \"sliding_window\": 5, " \
+                    "\"max_window_layers\": 1" more "}"
+static const config_case qwen2_cases[] = {
+    {QWEN2(""), NULL},
+    {QWEN2(", \"layer_types\": [\"full_attention\", \"sliding_attention\"]"), NULL},
+    {QWEN2(", \"layer_types\": [\"sliding_attention\", \"sliding_attention\"]"),
+     "\"layer_types\": layer 0: by the other fields it is \"full_attention\", found \"sliding"},
+    {QWEN2(", \"layer_types\": [\"full_attention\"]"),
+     "\"layer_types\": 2 layers expected, 1 found"},
+    {QWEN2(", \"layer_types\": [\"full_attention\", 1]"), "\"layer_types.1\": expected a string"},
+    {QWEN2(", \"layer_types\": 1"), "\"layer_types\": expected an array"},
+    {QWEN2(", \"max_window_layers\": -1"), "\"max_window_layers\""},
+};
+
+static const config_case roberta_cases[] = {
+    {"{\"model_type\": \"roberta\", \"vocab_size\": 61, \"hidden_size\": 24, "
+     "\"num_attention_heads\": 3, \"num_hidden_layers\": 2, \"intermediate_size\": 40, "
+     "\"max_position_embeddings\": 30, \"type_vocab_size\": 3, \"pad_token_id\": 29}",
+     "positions follow the padding token's id: 0 to 28 expected, found 29"},
 };
 
 static void run_cases(const config_case *cases, size_t count)
@@ -164,6 +194,10 @@ static void test_config(void **state)
     }
     copy_golden("llama", "model.safetensors");
     run_cases(llama_cases, sizeof llama_cases / sizeof *llama_cases);
+    copy_golden("qwen2", "model.safetensors");
+    run_cases(qwen2_cases, sizeof qwen2_cases / sizeof *qwen2_cases);
+    copy_golden("roberta", "model.safetensors");
+    run_cases(roberta_cases, sizeof roberta_cases / sizeof *roberta_cases);
 }
 
 /* A list of ids that end a text: all are the model's, and written as they were read. */

@@ -47,6 +47,7 @@ static void test_forms(void **state)
     const qkv_attention_options plain = {0}, causal = {.causal = true}, unscaled = {.scale = 1};
     const qkv_attention_options short_keys = {.k_lengths = lengths};
     const qkv_attention_options both = {.k_lengths = lengths, .causal = true};
+    const qkv_attention_options window = {.causal = true, .window = 2};
     const qkv_attention_options packed = {.sequences = 2, .q_offsets = q_offsets};
     const qkv_attention_options packed_causal = {.sequences = 2, .q_offsets = q_offsets,
                                                  .causal = true};
@@ -57,6 +58,8 @@ static void test_forms(void **state)
     const gradcheck_case cases[] = {
         {.name = "self", .fn = attention, .user = &plain, .inputs = 3, .input = {self, self, self}},
         {.name = "causal", .fn = attention, .user = &causal, .inputs = 3,
+         .input = {self, self, self}},
+        {.name = "window", .fn = attention, .user = &window, .inputs = 3,
          .input = {self, self, self}},
         {.name = "unscaled", .fn = attention, .user = &unscaled, .inputs = 3,
          .input = {self, self, self}},

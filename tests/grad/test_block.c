@@ -99,14 +99,14 @@ static void check(const block_case *c)
 
 /* Everything that all cases have in common. */
 #define BASE .width = C, .heads = 2, .ff_width = 12, .norm_eps = 1e-3
-#define BIASES .norm_bias = true, .attention_bias = true, .ff_bias = true
+#define BIASES .norm_bias = true, .qkv_bias = true, .out_bias = true, .ff_bias = true
 
 static const block_case cases[] = {
     {"gpt2", {BASE, BIASES, .act = QKV_ACT_GELU_TANH, .causal = true}, .packed = false},
     {"llama", {BASE, .kv_heads = 1, .norm = QKV_NORM_RMS, .act = QKV_ACT_SILU,
-               .gated = true, .causal = true, .rotary_base = 100}, .packed = false},
+               .gated = true, .causal = true, .rotary = {.base = 100}}, .packed = false},
     {"llama, packed", {BASE, .kv_heads = 1, .head_width = 6, .norm = QKV_NORM_RMS,
-                       .act = QKV_ACT_SILU, .gated = true, .causal = true, .rotary_base = 100},
+                       .act = QKV_ACT_SILU, .gated = true, .causal = true, .rotary = {.base = 100}},
      .packed = true},
     {"bert", {BASE, BIASES, .act = QKV_ACT_GELU, .post_norm = true}, .lengths = true},
     {"decoder", {BASE, BIASES, .act = QKV_ACT_SILU, .post_norm = true, .causal = true,
@@ -118,8 +118,15 @@ static const block_case cases[] = {
      .packed = true},
     {"dropout, post-norm", {BASE, BIASES, .act = QKV_ACT_TANH, .post_norm = true, .dropout = 0.2,
                             .attention_dropout = 0.3, .ff_dropout = 0.1}, .packed = false},
-    {"cct", {BASE, BIASES, .act = QKV_ACT_GELU, .plain_qkv = true, .norm_stream = true,
-             .dropout = 0.2, .drop_path = 0.3}, .packed = false},
+    {"cct", {BASE, .norm_bias = true, .out_bias = true, .ff_bias = true, .act = QKV_ACT_GELU,
+             .norm_stream = true, .dropout = 0.2, .drop_path = 0.3}, .packed = false},
+    {"mistral, packed", {BASE, .kv_heads = 1, .norm = QKV_NORM_RMS, .act = QKV_ACT_SILU,
+                         .gated = true, .causal = true, .window = 2, .rotary = {.base = 100}},
+     .packed = true},
+    {"qwen3", {BASE, .kv_heads = 1, .head_width = 6, .norm = QKV_NORM_RMS, .act = QKV_ACT_SILU,
+               .gated = true, .causal = true, .qk_norm_eps = 1e-2,
+               .rotary = {.base = 100, .share = 0.67, .kind = QKV_ROPE_YARN, .factor = 4,
+                          .original = 3}}, .packed = false},
     {"drop path", {BASE, BIASES, .act = QKV_ACT_GELU, .drop_path = 0.4}, .packed = false},
     {"decoder, drop path, packed", {BASE, BIASES, .act = QKV_ACT_GELU, .causal = true,
                                     .cross = true, .dropout = 0.2, .drop_path = 0.3},
@@ -128,7 +135,8 @@ static const block_case cases[] = {
                               .drop_path = 0.5}, .packed = false},
     {"narrow heads", {BASE, .head_width = 3, .norm_bias = true, .ff_bias = true,
                       .act = QKV_ACT_QUICK_GELU, .attention_scale = 1}, .bias = true},
-    {"no norm", {BASE, .norm = QKV_NORM_NONE, .act = QKV_ACT_SIGMOID, .attention_bias = true},
+    {"no norm", {BASE, .norm = QKV_NORM_NONE, .act = QKV_ACT_SIGMOID, .qkv_bias = true,
+                 .out_bias = true},
      .lengths = true, .bias = true},
 };
 

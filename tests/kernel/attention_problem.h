@@ -145,7 +145,9 @@ static inline void answer_weights(problem *p, size_t b, size_t h, size_t i)
     size_t row = p->q_begin[b] + i, kv = h / (a->H / a->Hkv);
     double *w = p->weights + (row * a->H + h) * p->longest_k, max = -INFINITY, sum = 0;
     for (size_t j = 0; j < p->k_len[b]; j++) {
-        bool hidden = a->causal && (long)j > (long)i + (long)p->k_len_full[b] - (long)p->q_len[b];
+        long last = (long)i + (long)p->k_len_full[b] - (long)p->q_len[b];
+        bool hidden = a->causal && ((long)j > last ||
+                                    (a->window && (long)j <= last - (long)a->window));
         w[j] = a->scale * dot_of(at(&p->q, row, h), at(&p->k, p->k_begin[b] + j, kv), a->D);
         if (a->bias) {
             w[j] += (double)a->bias[b * a->bias_b + h * a->bias_h + i * a->bias_t + j];
@@ -216,7 +218,7 @@ static inline void answer(problem *p)
 /* What a case may contain; sizes are limits. */
 typedef struct {
     size_t max_t, max_s, max_d;
-    bool causal, lengths, packed, bias, dropout, grouped, strides, accumulate, drop_outputs;
+    bool causal, window, lengths, packed, bias, dropout, grouped, strides, accumulate, drop_outputs;
 } recipe;
 
 static inline void problem_rows(problem *p, const recipe *r, dice *d)
@@ -283,7 +285,8 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
     a->D = 1 + roll(d, (uint32_t)r->max_d);
     a->D = roll(d, 2) ? (a->D + 15) / 16 * 16 : a->D;
     a->Dv = roll(d, 2) ? a->D : 1 + roll(d, (uint32_t)r->max_d);
-    a->causal = r->causal;
+    a->causal = r->causal || r->window;
+    a->window = r->window ? 1 + roll(d, (uint32_t)r->max_s) : 0;
     a->scale = roll(d, 3) ? 1 / sqrt((double)a->D) : 0.5;
     problem_rows(p, r, d);
     p->q = array_make(p->q_rows, a->H, a->D, r->strides ? roll(d, 3) : 0);

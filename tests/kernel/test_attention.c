@@ -204,6 +204,7 @@ static void test_options_one_by_one(void **state)
     const recipe recipes[] = {
         { 20, 20, 40, .causal = false },
         { 70, 70, 70, .causal = true },
+        { 70, 70, 70, .window = true },
         { 30, 30, 40, .lengths = true },
         { 30, 30, 40, .packed = true },
         { 20, 90, 40, .bias = true },
@@ -226,7 +227,7 @@ static void test_options_together(void **state)
                      .causal = roll(&d, 2), .lengths = roll(&d, 2), .packed = roll(&d, 2),
                      .bias = roll(&d, 2), .dropout = roll(&d, 2), .grouped = roll(&d, 2),
                      .strides = roll(&d, 2), .accumulate = roll(&d, 2),
-                     .drop_outputs = roll(&d, 4) == 0 };
+                     .drop_outputs = roll(&d, 4) == 0, .window = n % 4 == 0 };
         check_recipe(&r, 100 + n, 1);
     }
 }
@@ -239,7 +240,7 @@ static void test_few_queries(void **state)
         dice d = { n * 13 + 1 };
         recipe r = { 1 + n % 6, 400, 130, .causal = roll(&d, 2), .lengths = roll(&d, 2),
                      .packed = roll(&d, 2), .bias = n % 5 == 0, .dropout = n % 7 == 0,
-                     .grouped = roll(&d, 2), .strides = roll(&d, 2) };
+                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0 };
         check_recipe(&r, 300 + n, 1);
     }
 }
@@ -251,6 +252,8 @@ static void test_long(void **state)
         { 400, 400, 64, .causal = true },
         { 500, 300, 64, .causal = true, .lengths = true, .grouped = true },
         { 300, 400, 96, .bias = true, .dropout = true, .strides = true },
+        { 500, 500, 64, .window = true, .grouped = true },
+        { 500, 300, 40, .window = true, .lengths = true, .packed = true, .dropout = true },
     };
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         check_recipe(&recipes[i], 500 + i, 2);
@@ -319,7 +322,7 @@ static void test_stored(void **state)
         dice d = { n * 17 + 3 };
         const recipe r = { QKV_K_FEW, 300, 90, .causal = roll(&d, 2), .lengths = roll(&d, 2),
                            .packed = roll(&d, 2), .grouped = roll(&d, 2),
-                           .bias = n % 5 == 0, .strides = roll(&d, 2) };
+                           .bias = n % 5 == 0, .strides = roll(&d, 2), .window = n % 3 == 0 };
         problem p;
         problem_make(&p, &r, &d);
         qkv_exec e = { .threads = 1 + (int)n % 3, .scratch = scratch };
@@ -407,7 +410,7 @@ static void test_rows(void **state)
         dice d = { n };
         recipe r = { 1 + roll(&d, 90), 1 + roll(&d, 150), 80, .causal = roll(&d, 2),
                      .lengths = roll(&d, 2), .packed = roll(&d, 2), .bias = roll(&d, 2),
-                     .grouped = roll(&d, 2), .strides = roll(&d, 2) };
+                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0 };
         problem p;
         problem_make(&p, &r, &d);
         for (size_t i = 0; i < ISAS; i++) {

@@ -234,8 +234,8 @@ static double rotated(const qkv_k_rotary_args *a, const float *head, int32_t pos
     size_t half = a->width / 2, i = d % (half ? half : 1);
     if (d >= a->width)
         return (double)head[d];
-    double angle = a->sign * (double)position * pow(a->base, -2 * (double)i / (double)a->width);
-    double lo = (double)head[i], hi = (double)head[i + half];
+    double angle = a->sign * (double)position * a->frequency[i];
+    double lo = a->scale * (double)head[i], hi = a->scale * (double)head[i + half];
     return d < half ? lo * cos(angle) - hi * sin(angle) : hi * cos(angle) + lo * sin(angle);
 }
 
@@ -246,7 +246,11 @@ static void check_rotary(const kernel_case *c)
         a.H = 1 + qkv_rng_below(&kt.rng, 5);
         a.D = round == 0 ? 600 : 1 + qkv_rng_below(&kt.rng, 140);
         a.width = coin() ? a.D / 2 * 2 : qkv_rng_below(&kt.rng, (uint32_t)a.D + 1) / 2 * 2;
-        a.base = coin() ? 10000 : 500000;
+        double frequency[300], base = coin() ? 10000 : 500000;
+        for (size_t i = 0; i < a.width / 2; i++)
+            frequency[i] = pow(base, -2 * (double)i / (double)a.width) / (coin() ? 1 : 8);
+        a.frequency = frequency;
+        a.scale = coin() ? 1 : 1.2;
         a.acc = coin();
         a.hx = a.D + (coin() ? 3 : 0);
         a.sx = a.H * a.hx + (coin() ? 100 : 0);

@@ -1,6 +1,6 @@
-/* test_bert_golden.c - BERT with both heads against transformers: a directory it saved, loaded
- * here, gives the same logits, loss and gradient of every tensor, and is saved again with the same
- * tensors. */
+/* test_bert_golden.c - BERT, RoBERTa and DistilBERT with both heads against transformers: a
+ * directory it saved, loaded here, gives the same logits, loss and gradient of every tensor, and is
+ * saved again with the same tensors. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,11 +11,13 @@
 #include "model_golden.h"
 #include "qkv/bert.h"
 
-static const char *const models[] = {"bert", "bert-classifier"};
+static const char *const models[] = {"bert", "bert-classifier", "roberta", "roberta-classifier",
+                                     "distilbert", "distilbert-classifier"};
+enum { MODELS = sizeof models / sizeof *models };
 
 static bool is_classifier(const fixture *f)
 {
-    return qkv_model_type_of(f->model) == qkv_bert_classifier_type();
+    return qkv_model_can(f->model, QKV_CAN_CLASSIFY_TEXT);
 }
 
 /* The encoder's output; packed: both sequences as one row. */
@@ -77,21 +79,21 @@ static void train_step(const char *name, unsigned isa, bool packed)
 
 static void run_all(unsigned isa)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODELS; i++)
         train_step(models[i], isa, false);
 }
 
 static void test_packed(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODELS; i++)
         train_step(models[i], QKV_ISA_ALL, true);
 }
 
 static void test_saved_again(void **state)
 {
     (void)state;
-    check_saved_again(models, 2);
+    check_saved_again(models, MODELS);
 }
 
 static void test_labels(void **state)
@@ -166,6 +168,19 @@ static qkv_status note_row(void *user, const qkv_state_entry *row)
 }
 
 /* A classifier that begins with the encoder of the masked model, and with a head of its own. */
+static void test_families(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f, "roberta", QKV_ISA_ALL);
+    assert_int_equal(qkv_bert_longest(f.model), 30 - 4);
+    assert_ptr_equal(qkv_bert_with_head(f.model, qkv_bert_classifier_type()),
+                     qkv_roberta_classifier_type());
+    assert_ptr_equal(qkv_bert_with_head(f.model, qkv_distilbert_encoder_type()),
+                     qkv_roberta_encoder_type());
+    close_fixture(&f);
+}
+
 static void test_matching(void **state)
 {
     (void)state;
@@ -193,6 +208,7 @@ int main(void)
         ISA_TESTS cmocka_unit_test(test_packed),
         cmocka_unit_test(test_saved_again), cmocka_unit_test(test_labels),
         cmocka_unit_test(test_old_names),   cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

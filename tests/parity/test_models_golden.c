@@ -1,4 +1,4 @@
-/* test_models_golden.c - GPT in both layouts against transformers: a directory it saved, loaded
+/* test_models_golden.c - GPT in all layouts against transformers: a directory it saved, loaded
  * here, gives the same logits, loss and gradient of every tensor, with each instruction set's
  * kernels, and is saved again with the same tensors. */
 #include <stdarg.h>
@@ -11,7 +11,8 @@
 #include "model_golden.h"
 #include "qkv/gpt.h"
 
-static const char *const models[] = {"gpt2", "gpt2-untied", "llama", "llama-tied"};
+static const char *const models[] = {"gpt2", "gpt2-untied", "llama", "llama-tied", "llama3",
+                                     "mistral", "phi3", "qwen2", "qwen3"};
 enum { MODELS = sizeof models / sizeof *models };
 
 static qkv_tensor *hidden(fixture *f, size_t batch, size_t length, const int32_t *ids,

@@ -188,7 +188,7 @@ static qkv_status compare_gradient(void *user, const qkv_state_entry *row)
             error = e;
     }
     bool idle = strstr(row->name, "key.bias") || strstr(row->name, "k_proj.bias") ||
-                strstr(row->name, "pool.bias");
+                strstr(row->name, "k_lin.bias") || strstr(row->name, "pool.bias");
     double least = idle ? 5e-2 : 1e-3;
     check(f, golden, error, fmax(largest(expected, n), least * largest_of_layer(f, row->name)));
     free(expected);

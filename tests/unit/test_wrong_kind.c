@@ -84,6 +84,8 @@ enum {
     T(qkv_bert_word_loss, MLM, (m, t, NULL, NULL, NULL, NULL))                                     \
     T(qkv_bert_class_logits, TEXT, (m, t, NULL, NULL))                                             \
     T(qkv_bert_vectors, VECTORS, (m, t, &a.bert, NULL))                                            \
+    Z(qkv_bert_longest, BERT, (m))                                                                 \
+    P(qkv_bert_with_head, BERT, (m, qkv_bert_masked_type()))                                       \
     T(qkv_marian_encode, PAIRS, (m, t, &a.side))                                                   \
     T(qkv_marian_decode, PAIRS, (m, t, &a.side, NULL, &a.side, NULL))                              \
     T(qkv_marian_logits, PAIRS, (m, t, NULL))                                                      \

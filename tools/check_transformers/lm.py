@@ -1,4 +1,4 @@
-"""lm.py - models that continue text: gpt2 (learned, sinusoid, no positions) and llama layouts."""
+"""lm.py - models that continue text: gpt2 (learned, sinusoid, no positions), llama and its kin."""
 import os
 import random
 import shutil
@@ -7,7 +7,7 @@ import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer, pre_tokenizers
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
-                          LlamaConfig, LlamaForCausalLM)
+                          LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 from .evaluate import (END, TOLERANCE, check, check_close, check_ids, convert, empty_folder,
                     open_model, varied, write)
@@ -63,7 +63,10 @@ def check_loss(qkv, folder, model, ids, path, length):
 
 def evaluate(qkv, folder, lines, text, length, scratch, tokens=40):
     model = open_model(AutoModelForCausalLM, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    # AutoTokenizer gives a qwen2 Qwen's own splitting of words, whatever its tokenizer.json says.
+    own = model.config.model_type == "qwen2"
+    opener = transformers.PreTrainedTokenizerFast if own else AutoTokenizer
+    tokenizer = opener.from_pretrained(folder)
     check_tokenizer(qkv, folder, tokenizer, lines, scratch)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     check_logits(qkv, folder, model, ids[:length])
@@ -77,7 +80,14 @@ def evaluate(qkv, folder, lines, text, length, scratch, tokens=40):
 TRAINED = [("gpt2", ["--positions", "learned"]), ("gpt2", ["--positions", "sinusoid"]),
            ("gpt2", ["--positions", "none"]), ("llama", []),
            ("llama", ["--set", "num_key_value_heads=1", "--set", "tie_word_embeddings=true",
-                      "--set", "attention_bias=true"])]
+                      "--set", "attention_bias=true"]),
+           ("mistral", ["--set", "sliding_window=20", "--set", "rope_parameters.rope_type=yarn",
+                        "--set", "rope_parameters.factor=2"]),
+           ("phi3", ["--set", "sliding_window=24", "--set", "partial_rotary_factor=0.5"]),
+           ("qwen2", ["--set", "use_sliding_window=true", "--set", "sliding_window=9",
+                      "--set", "max_window_layers=1", "--set", "rope_parameters.rope_type=linear",
+                      "--set", "rope_parameters.factor=3"]),
+           ("qwen3", ["--set", "head_dim=24", "--set", "num_key_value_heads=1"])]
 
 
 def shuffled(rng, text, count):
@@ -129,6 +139,18 @@ MADE = [("GPT-2 124M", 50257, lambda n: GPT2LMHeadModel(GPT2Config(
         ("Llama 110M", 32000, lambda n: LlamaForCausalLM(LlamaConfig(
             vocab_size=n, hidden_size=704, intermediate_size=1920, num_hidden_layers=12,
             num_attention_heads=11, num_key_value_heads=11, max_position_embeddings=1024,
+            bos_token_id=n - 1, eos_token_id=n - 1))),
+        ("SmolLM2 135M", 49152, lambda n: LlamaForCausalLM(LlamaConfig(
+            vocab_size=n, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+            num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192,
+            tie_word_embeddings=True, rope_parameters={"rope_type": "default",
+                                                       "rope_theta": 100000.0},
+            bos_token_id=n - 1, eos_token_id=n - 1))),
+        ("Qwen3 600M", 151936, lambda n: Qwen3ForCausalLM(Qwen3Config(
+            vocab_size=n, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
+            num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+            max_position_embeddings=40960, tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
             bos_token_id=n - 1, eos_token_id=n - 1)))]
 
 

@@ -12,6 +12,7 @@ rewritten as transformers 4 has it."""
 
 import json
 import os
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from safetensors.torch import save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig,
                           MarianMTModel)
-from transformers.models.llama import modeling_llama as llama
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 OUT = "tests/golden/models"
 B, T, S, V = 2, 17, 13, 61
@@ -64,7 +65,7 @@ MODELS = {
 }
 
 
-# Llama's norm and angles go through float whatever the model's type is: here they do not.
+# Norms and angles go through float whatever the model's type is: here they do not.
 
 
 def rms_norm(self, x):
@@ -72,10 +73,14 @@ def rms_norm(self, x):
 
 
 def rotary(self, x, position_ids):
-    half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float64)
-    angle = position_ids[..., None] * THETA ** (-half / self.config.head_dim)
+    kind = self.config.rope_parameters["rope_type"]
+    compute = (self.compute_default_rope_parameters if kind == "default"
+               else ROPE_INIT_FUNCTIONS[kind])
+    with mock.patch.multiple(torch, float=torch.float64, float32=torch.float64):
+        frequency, scale = compute(self.config)
+    angle = position_ids[..., None] * frequency
     angle = torch.cat([angle, angle], -1)
-    return angle.cos(), angle.sin()
+    return angle.cos() * scale, angle.sin() * scale
 
 
 def randomize(model):
@@ -93,11 +98,14 @@ def randomize(model):
 
 def make_batch(model, ids):
     """Inputs of the model, and what its loss compares the logits with."""
-    if isinstance(model, BertForMaskedLM) or isinstance(model, BertForSequenceClassification):
+    masked = type(model).__name__.endswith("ForMaskedLM")
+    if masked or type(model).__name__.endswith("ForSequenceClassification"):
         segments = torch.randint(3, ids.shape)
         targets = torch.where(torch.rand(ids.shape) < 0.4, torch.randint(V, ids.shape), -100)
-        batch = {"input_ids": ids, "token_type_ids": segments}
-        return batch, targets if isinstance(model, BertForMaskedLM) else torch.tensor([2, 0])
+        batch = {"input_ids": ids}
+        if hasattr(model.config, "type_vocab_size"):
+            batch["token_type_ids"] = segments
+        return batch, targets if masked else torch.tensor([2, 0])
     targets = F.pad(ids[:, 1:], (0, 1), value=-100)
     targets[0, 4] = -100
     if isinstance(model, MarianMTModel):
@@ -111,9 +119,9 @@ def golden(model, ids):
     expected = model.eval()(**batch).logits.detach()
     model = model.double()
     for module in model.modules():
-        if isinstance(module, llama.LlamaRMSNorm):
+        if type(module).__name__.endswith("RMSNorm"):
             module.forward = rms_norm.__get__(module)
-        if isinstance(module, llama.LlamaRotaryEmbedding):
+        if type(module).__name__.endswith("RotaryEmbedding"):
             module.forward = rotary.__get__(module)
     logits = model(**batch).logits
     assert (logits - expected).abs().max() < 1e-5 * logits.abs().max()
@@ -132,21 +140,30 @@ def write_as_version_4(path):
     with open(path, encoding="utf-8") as f:
         config = json.load(f)
     rope = config.pop("rope_parameters")
-    config |= {"rope_theta": rope["rope_theta"], "rope_scaling": None,
-               "torch_dtype": config.pop("dtype")}
+    theta = rope.pop("rope_theta")
+    config |= {"rope_theta": theta, "torch_dtype": config.pop("dtype"),
+               "rope_scaling": None if rope["rope_type"] == "default" else rope}
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f, indent=2, sort_keys=True)
         f.write("\n")
 
 
-torch.manual_seed(7)
-for name, model in MODELS.items():
-    folder = f"{OUT}/{name}"
-    model.config._attn_implementation = "eager"
-    randomize(model)
-    model.save_pretrained(folder)
-    if name == "llama-tied":
-        write_as_version_4(f"{folder}/config.json")
-    if os.path.exists(f"{folder}/generation_config.json"):
-        os.remove(f"{folder}/generation_config.json")
-    save_file(golden(model, torch.randint(V, (B, T))), f"{OUT}/{name}.safetensors")
+def write(models, version_4):
+    for name, model in models.items():
+        folder = f"{OUT}/{name}"
+        model.config._attn_implementation = "eager"
+        randomize(model)
+        model.save_pretrained(folder)
+        if name in version_4:
+            write_as_version_4(f"{folder}/config.json")
+        if os.path.exists(f"{folder}/generation_config.json"):
+            os.remove(f"{folder}/generation_config.json")
+        ids = torch.randint(V, (B, T))
+        if name.startswith("roberta"):  # which gives padding no position of its own
+            ids[ids == model.config.pad_token_id] = 0
+        save_file(golden(model, ids), f"{OUT}/{name}.safetensors")
+
+
+if __name__ == "__main__":
+    torch.manual_seed(7)
+    write(MODELS, ["llama-tied"])
