@@ -96,6 +96,8 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
 /* Joins the ranks that a launcher started: from then on rank 0 alone speaks. An exit code. */
 int cli_join(cli *c);
+/* After a failure: prints the context's sentence if this rank alone can, since rank 0 is lost. */
+void cli_speak_for_the_lost(cli *c);
 
 /* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
 qkv_status cli_configure(const cli *c);

@@ -72,10 +72,12 @@ static int main_run(const cli_command *command, int argc, char **argv)
     int code = cli_join(&c);
     if (code == CLI_DONE)
         code = command->run(&c, argc, argv);
-    if (code == CLI_DONE) /* before a launcher sees that any rank has ended */
+    if (code == CLI_DONE) { /* before a launcher sees that any rank has ended */
         code = cli_flush();
-    else
+    } else {
         (void)fflush(stdout);
+        cli_speak_for_the_lost(&c);
+    }
     qkv_dist_leave(c.ctx, code != CLI_DONE);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);

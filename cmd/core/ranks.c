@@ -5,6 +5,8 @@
 
 #include "core/cli.h"
 
+static int spoken = -1; /* where this rank would have said what failed */
+
 /* What the other ranks would say is what rank 0 says. */
 static void fall_silent(void)
 {
@@ -12,9 +14,19 @@ static void fall_silent(void)
     if (nowhere < 0)
         return;
     (void)fflush(NULL);
+    spoken = dup(STDERR_FILENO);
     (void)dup2(nowhere, STDOUT_FILENO);
     (void)dup2(nowhere, STDERR_FILENO);
     (void)close(nowhere);
+}
+
+void cli_speak_for_the_lost(cli *c)
+{
+    if (spoken < 0 || qkv_dist_lost(c->ctx) != 0)
+        return;
+    (void)fflush(NULL);
+    (void)dup2(spoken, STDERR_FILENO);
+    (void)cli_error(c);
 }
 
 int cli_join(cli *c)

@@ -39,6 +39,10 @@ void qkv_dist_leave(qkv_context *ctx, bool failed);
 int qkv_dist_rank(const qkv_context *ctx); /* 0 .. size - 1; 0 for a context that has not joined */
 int qkv_dist_size(const qkv_context *ctx); /* number of ranks; 1 for such a context */
 
+/* The rank of which this one has heard nothing for too long; -1: none. Each watches the one before
+ * it: so a single rank can say that rank 0, which says all else, is lost. */
+int qkv_dist_lost(const qkv_context *ctx);
+
 /* "Open MPI v4.1.4", ..; NULL: no MPI is in use. */
 const char *qkv_dist_library(const qkv_context *ctx);
 

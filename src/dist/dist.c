@@ -141,6 +141,13 @@ int qkv_dist_size(const qkv_context *ctx)
     return d ? d->place.size : 1;
 }
 
+int qkv_dist_lost(const qkv_context *ctx)
+{
+    const qkv__dist *d = qkv__context_dist(ctx);
+    double silence;
+    return d ? qkv__heartbeat_lost(d->heartbeat, &silence) : -1;
+}
+
 const char *qkv_dist_library(const qkv_context *ctx)
 {
     const qkv__dist *d = qkv__context_dist(ctx);

@@ -121,22 +121,28 @@ for mpi in $launchers; do
     cmp straight/model.safetensors stopped/model.safetensors || fail "$mpi: Ctrl-C: other bits"
 done
 
-# A rank that stands still, as if its machine had vanished: the others notice the silence.
-for mpi in $launchers; do
+# still MPI RANK: it stands still, as if its machine had vanished; the other one notices the silence.
+still() {
+    mpi=$1
     rm -rf silent
     # shellcheck disable=SC2086
     QKV_DIST_SILENCE=3 ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 \
         --out silent >answer 2>notes &
     child=$!
     until_saved silent
-    victim=$(rank_of 1 "$PWD")
+    victim=$(rank_of "$2" "$PWD")
     kill -STOP "$victim"
     wait $child
     code=$?
     kill -9 "$victim" 2>/dev/null
     { [ $code -ne 0 ] && [ $code -ne 124 ]; } || fail "$mpi: a silent rank: exit $code"
-    grep -q 'rank 1 has given no sign of life for [0-9]* seconds' notes ||
+    said="^qkv: (step [0-9]*: )?rank $2 has given no sign of life for [0-9]* seconds"
+    [ "$(grep -Ec "$said" notes)" = 1 ] || # a rank that the launcher wakes up may repeat it
         fail "$mpi: a silent rank: $(cat notes)"
+}
+for launcher in $launchers; do
+    still "$launcher" 1
+    still "$launcher" 0
 done
 
 # A rank whose machine has another disk gets what it needs; the data lie with rank 0 alone.
