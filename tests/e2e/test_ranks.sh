@@ -121,7 +121,7 @@ for mpi in $launchers; do
     cmp straight/model.safetensors stopped/model.safetensors || fail "$mpi: Ctrl-C: other bits"
 done
 
-# still MPI RANK: it stands still, as if its machine had vanished; the other one notices the silence.
+# still MPI RANK: it stands still, as if its machine had vanished; the other one notices that.
 still() {
     mpi=$1
     rm -rf silent
