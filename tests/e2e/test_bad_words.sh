@@ -120,11 +120,14 @@ latin1: line 1: text in UTF-8 expected, found the byte 0xe9|
 latin1: line 1: text in UTF-8 expected|train classify --data tsv --valid latin1 --out new FAST
 one-label: at least 2 labels|train classify --data one-label --valid-last 0 --out new FAST
 nothing: the file is empty|train classify --data nothing --out new FAST
---init: a BERT, RoBERTa or DistilBERT expected, mt holds a marian|train classify --data tsv --init mt --out new FAST
+--init: a BERT, RoBERTa or DistilBERT expected, mt holds a marian|
+    train classify --data tsv --init mt --out new FAST
 --length: at most 16 expected|train mlm --data en --init words --length 17 --out new FAST
 --length: at most 16 expected|train classify --data tsv --init words --length 17 --out new FAST
---init: a BERT, RoBERTa or DistilBERT expected, series|train mlm --data en --init series --out new FAST
---init: a BERT, RoBERTa or DistilBERT expected, mt holds a marian|train mlm --data en --init mt --out new FAST
+--init: a BERT, RoBERTa or DistilBERT expected, series|
+    train mlm --data en --init series --out new FAST
+--init: a BERT, RoBERTa or DistilBERT expected, mt holds a marian|
+    train mlm --data en --init mt --out new FAST
 latin1: line 1: text in UTF-8 expected|eval classes --file latin1
 config.json: field "id2label.0"|edit config.json s/"0": "no"/"0": 7/|classify @classes x
 config.json: field "id2label.1"|edit config.json s/"1": "yes"/"9": "yes"/|classify @classes x
