@@ -34,6 +34,20 @@ def training(name, title, model, batch, length, dtypes=("f32", "bf16"), images=F
                   "--steps")
 
 
+def adapting(targets, rank=8):
+    """LoRA of GPT-2's matrices of these names; NAMES is how qkv is told."""
+    def figures(r):
+        return r["tokens_per_s"], r["of_peak"]
+
+    return Row("lora-" + targets[0].replace("_", "-") + ("" if len(targets) == 1 else "-all"),
+               f"LoRA step, GPT-2 124M, 4 x 256, rank {rank} of {', '.join(targets)}, f32",
+               "tokens/s", "train",
+               ("train", "--model", "gpt2", "--batch", 4, "--length", 256, "--dtype", "f32",
+                "--lora", f"r={rank},targets={'+'.join(targets)}"), figures,
+               {"model": "gpt2", "batch": 4, "length": 256, "dtype": "f32", "rank": rank,
+                "targets": targets}, STEPS, "--steps")
+
+
 def attention(length, both, dtype="f32"):
     def figures(r):
         rate = r["gflops" if both else "forward_gflops"]
@@ -101,6 +115,7 @@ def rows(text):
         *training("gpt2", "GPT-2 124M", "gpt2", 4, 256),
         *training("gpt2-long", "GPT-2 124M", "gpt2", 1, 1024),
         *training("gpt2-short", "GPT-2 124M", "gpt2", 4, 64, ("f32",)),
+        adapting(("c_attn",)), adapting(("c_attn", "c_proj", "c_fc")),
         *training("bert", "BERT-base", "bert-base", 8, 128),
         *training("transformer", "base transformer, pairs", "transformer-base", 128, 32),
         *training("vit", "ViT-B/16", "vit-base", 8, 224, images=True),

@@ -3,6 +3,7 @@
 #ifndef QKV_H
 #define QKV_H
 
+#include <qkv/adapter.h>
 #include <qkv/array.h>
 #include <qkv/augment.h>
 #include <qkv/base.h>

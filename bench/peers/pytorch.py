@@ -104,6 +104,14 @@ LOSSES = {"gpt2": gpt2_loss, "bert-base": bert_loss, "transformer-base": transfo
           "mae-base": mae_loss, "vqgan-f16": vqgan_loss}
 
 
+def adapt(model, rank, targets):
+    """PEFT's adapter, put into the model itself."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=16, target_modules=list(targets),
+                                       fan_in_fan_out=True), model)
+
+
 def train(sizes, run):
     """Texts: tokens a second. Images: images a second. A step: forward, backward, clipping,
     AdamW."""
@@ -112,6 +120,8 @@ def train(sizes, run):
 
     batch, length = sizes["batch"], sizes["length"]
     model, loss = LOSSES[sizes["model"]](torch, models, batch, length)
+    if "rank" in sizes:
+        adapt(model, sizes["rank"], sizes["targets"])
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     if run.compile and hasattr(model, "compile_parts"):

@@ -175,7 +175,8 @@ struct bench_training {
 /* Makes model and data; bench_training_free is due after a failure too. */
 qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step);
 /* The same with a tape and an optimiser, for steps. */
-qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step,
+                                 const char *lora);
 void bench_training_free(bench_training *b);
 /* Random parameters, ids and pixels. */
 qkv_status bench_training_fill(bench_training *b, uint64_t seed);

@@ -9,12 +9,15 @@ enum { WARM_UPS = 2, LENGTH = 256 /* at most, as a part of `qkv bench` */ };
 typedef struct {
     bench_step step; /* first: bench_step_table fills it */
     size_t steps;
+    const char *lora; /* NULL: the model itself is trained */
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
     {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
      .help = "steps timed, after two that are not"},
+    {.flag = "lora", .type = QKV_OPT_STRING, FIELD(lora), .value = "r=8,..",
+     .help = "train an adapter of the frozen model, as `qkv train lm --lora` has it"},
 };
 static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows, 0};
 
@@ -29,7 +32,8 @@ static qkv_status train_prepare(void *user)
 {
     job *j = user;
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
+    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step,
+                                              j->s.lora);
     if (!status)
         status = bench_training_fill(&j->training, j->c->common.seed);
     return status;
@@ -101,6 +105,7 @@ const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof
 
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",
+    "qkv bench train --model gpt2 --lora r=8,targets=c_attn",
     "qkv bench train --model transformer-base",
     "qkv bench train --model vqgan-f16 --steps 3", NULL};
 

@@ -63,10 +63,28 @@ qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_
     return b->ids ? QKV_OK : QKV_E_MEMORY;
 }
 
-qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
+/* The adapter, on a model whose parameters are drawn before they are stored in fewer bits. */
+static qkv_status adapt(bench_training *b, const char *lora)
+{
+    qkv_lora_config c;
+    qkv_options *owner = NULL;
+    qkv_adapter *a;
+    qkv_status status = qkv_model_init(b->model, 1);
+    if (!status)
+        status = qkv_lora_parse(&c, &owner, b->ctx, lora);
+    if (!status)
+        status = qkv_model_add_lora(&a, b->model, &c, 1);
+    qkv_options_destroy(owner);
+    return status;
+}
+
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step,
+                                 const char *lora)
 {
     qkv_optimizer_options o = qkv_optimizer_defaults(step->optimizer);
     qkv_status status = bench_training_make(b, ctx, step);
+    if (!status && lora)
+        status = adapt(b, lora);
     if (!status)
         status = qkv_tape_create(&b->tape, ctx);
     if (!status)
@@ -98,14 +116,17 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
     for (size_t i = 0; i < b->pixel_count; i++)
         b->pixels[i] = (qkv_real)(2 * qkv_rng_uniform(&r) - 1);
     qkv_status status = b->lpips ? qkv_model_init(b->lpips, seed) : QKV_OK;
-    return status ? status : qkv_model_init(b->model, seed);
+    if (status || qkv_model_adapter_count(b->model))
+        return status;
+    return qkv_model_init(b->model, seed);
 }
 
 void bench_training_title(const bench_training *b, char *out, size_t size)
 {
-    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s", b->name,
+    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s%s", b->name,
                    b->batch, b->length, b->network->what, b->dropout,
-                   b->recompute ? ", recomputing" : "");
+                   b->recompute ? ", recomputing" : "",
+                   qkv_model_adapter_count(b->model) ? ", an adapter" : "");
 }
 
 qkv_status bench_training_step(bench_training *b)

@@ -18,6 +18,7 @@ static int convert_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv convert runs/book runs/book-bf16 --dtype bf16",
     "qkv convert runs/book runs/book-shards --shard 1",
+    "qkv convert runs/letters runs/whole --merge",
     "qkv convert gpt2/pytorch_model.bin gpt2-new",
     "qkv convert last.ckpt runs/vqgan --skip-objects",
     "qkv convert runs/vqgan vqgan.ckpt --to taming",

@@ -136,6 +136,7 @@ static const char *const examples[] = {
     "qkv generate runs/book --prompt \"It was\" --tokens 500",
     "qkv generate runs/book --prompt \"It was\" --greedy --json",
     "qkv generate runs/book --prompt \"It was\" --tokens 10 --show-next 5",
+    "qkv generate runs/book --adapter runs/letters=0.5 --prompt \"Dear\"",
     "qkv generate runs/book --lines prompts.txt --batch 16 --json", NULL};
 
 static const qkv_preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL, NULL}};

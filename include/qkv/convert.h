@@ -29,6 +29,8 @@ typedef struct {
     qkv_convert_target to;
     qkv_weights weights;           /* of a directory, INT8 or INT4: matrices in so many bits
                                       (qkv_hub_save)                                       AUTO */
+    bool merge;                    /* adapters become part of the matrices              false */
+    qkv_strings adapters;          /* as in qkv_pipeline_options                           none */
     size_t shard;                  /* maximum size of a file, megabytes; 0: one file            0 */
     qkv_hub_import_options import; /* for an input file; part and left_out are ignored            */
 } qkv_convert_options;
@@ -36,8 +38,9 @@ typedef struct {
 qkv_convert_options qkv_convert_defaults(void);
 const qkv_option_table *qkv_convert_table(void); /* of qkv_convert_options */
 
-/* Converts `from` and writes `to`. from: a model directory, a file that PyTorch saved, or a file
- * with the names of timm, facebookresearch/mae, taming-transformers or VGG16. to: an empty or new
+/* Converts `from` and writes `to`. from: a model directory, or an adapter's, which stays one unless
+ * it is merged; a file that PyTorch saved, or a file with the names of timm,
+ * facebookresearch/mae, taming-transformers or VGG16. to: an empty or new
  * directory, which also receives the tokenizer's files, or a new file. A PyTorch file with other
  * names becomes model.safetensors. Code in a file is never run. options may be NULL. Guesses are
  * reported as notes (qkv_context_on_event). On failure part of `to` may have been written. */

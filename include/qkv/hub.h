@@ -3,8 +3,10 @@
 #ifndef QKV_HUB_H
 #define QKV_HUB_H
 
+#include <qkv/adapter.h>
 #include <qkv/model.h>
 #include <qkv/safetensors.h>
+#include <qkv/tokenizer.h>
 
 QKV_BEGIN_DECLS
 
@@ -57,6 +59,26 @@ qkv_hub_save_options qkv_hub_save_defaults(void);
 /* Writes config.json, generation_config.json, preprocessor_config.json (if the model has an image
  * format) and the weights, each atomically. Creates the directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
+
+/* ---- adapters, in PEFT's directories: adapter_config.json, adapter_model.safetensors ---------
+
+ * Such a directory is opened like a model's: the functions above load the model that
+ * base_model_name_or_path names (a directory of this machine, absolute, or relative to the working
+ * directory or to the adapter's) and put the adapter on it. The tokenizer is the adapter's where it
+ * has one, else the base's. qkv_hub_save of a model with one adapter writes the adapter and, as
+ * qkv_config.json, the settings of the model, but not the frozen weights. */
+
+/* Puts the adapter in dir on a loaded model, beside those it has. *out is the model's. After a
+ * failure the model is to be destroyed. QKV_E_FORMAT, with the field or tensor: what is no LoRA, or
+ * has no place in the model. */
+qkv_status qkv_hub_add_adapter(qkv_adapter **out, qkv_model *m, const char *dir);
+
+/* The directory of the model beneath an adapter's, to be freed with qkv_free; NULL for a directory
+ * that is no adapter's. */
+qkv_status qkv_hub_base(char **out, qkv_context *ctx, const char *dir);
+
+/* qkv_tokenizer_load; an adapter's directory without a tokenizer has its base's. */
+qkv_status qkv_hub_load_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
 
 /* ---- files of other libraries: timm, facebookresearch/mae, taming-transformers, VGG16 ---- */
 

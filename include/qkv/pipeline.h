@@ -28,6 +28,8 @@ typedef struct qkv_pipeline qkv_pipeline;
 typedef struct {
     qkv_weights weights; /* how matrices are kept in memory (qkv_params_store); AUTO: as they are in
                             the directory, f32 unless it is quantised                     AUTO */
+    qkv_strings adapters; /* directories of adapters to put on the model, "DIR" or "DIR=WEIGHT",
+                             which add up (qkv_hub_add_adapter)                           none */
 } qkv_pipeline_options;
 const qkv_option_table *qkv_pipeline_table(void);
 qkv_pipeline_options qkv_pipeline_defaults(void);

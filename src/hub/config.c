@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "hub/adapter.h"
 #include "hub/parts.h"
 #include "hub/quantized.h"
 #include "io/file.h"
@@ -211,21 +212,17 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     return status;
 }
 
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
-                                qkv_strings changes, bool weights)
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *file,
+                                qkv_strings changes, size_t most)
 {
-    const qkv_path path = qkv_path_in(dir, "config.json");
     qkv__json j;
     const qkv_model_type *type = NULL;
     *out = NULL;
-    qkv_status status = qkv__json_load(&j, ctx, path.text);
+    qkv_status status = qkv__json_load(&j, ctx, file);
     if (!status)
         status = find_type(&j, &type);
     if (!status)
         status = config_refuse(&j);
-    size_t most = SIZE_MAX;
-    if (!status && weights)
-        status = qkv__hub_count_weights(&most, ctx, dir);
     if (!status)
         status = read_fields(out, &j, type, changes, most);
     qkv__json_free(&j);
@@ -333,13 +330,17 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
 
 qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir)
 {
-    const qkv_path path = qkv_path_in(dir, "config.json");
-    qkv__json j;
+    char *base = NULL; /* of an adapter, which is kept in full */
+    qkv_status status = qkv_hub_base(&base, ctx, dir);
+    const qkv_path path = qkv_path_in(base ? base : dir, "config.json");
+    qkv__json j = {0};
     *out = QKV_WEIGHTS_F32;
-    qkv_status status = qkv__json_load(&j, ctx, path.text);
+    if (!status)
+        status = qkv__json_load(&j, ctx, path.text);
     if (!status)
         status = qkv__hub_read_quantization(&j, out);
     qkv__json_free(&j);
+    qkv_free(ctx, base);
     return status;
 }
 
@@ -371,7 +372,7 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
         qkv_json_writer_free(w);
         return status;
     }
-    status = qkv_json_writer_save(w, qkv_path_in(dir, "config.json").text);
+    status = qkv_json_writer_save(w, qkv_path_in(dir, qkv__hub_settings_name(m)).text);
     bool generates = qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE);
     return status || !generates ? status : write_generation(m, dir);
 }

@@ -1,4 +1,5 @@
 /* hub.c - model directories, opened and saved whole. */
+#include "hub/adapter.h"
 #include "hub/quantized.h"
 
 #include "io/file.h"
@@ -6,11 +7,23 @@
 static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *dir,
                                 qkv_strings changes, bool weights)
 {
-    qkv_status status = qkv__hub_read_config(out, ctx, dir, changes, weights);
+    size_t most = SIZE_MAX;
+    char *at = NULL;
+    qkv_adapter *adapter;
+    *out = NULL;
+    qkv_status status = qkv__hub_settings(&at, ctx, dir);
+    const qkv_path beside = qkv_path_beside(at ? at : dir, "");
+    if (!status && weights && qkv_file_exists(at)) /* else reading it says so */
+        status = qkv__hub_count_all(&most, ctx, dir);
     if (!status)
-        status = qkv__hub_read_preprocessor(*out, dir);
+        status = qkv__hub_read_config(out, ctx, at, changes, most);
     if (!status)
-        status = qkv__hub_read_sentence(*out, dir);
+        status = qkv__hub_read_preprocessor(*out, beside.text);
+    if (!status)
+        status = qkv__hub_read_sentence(*out, beside.text);
+    if (!status && qkv__hub_is_adapter(dir))
+        status = qkv__hub_attach_adapter(&adapter, *out, dir);
+    qkv_free(ctx, at);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -29,9 +42,21 @@ qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *di
     return qkv_hub_load_config_with(out, ctx, dir, (qkv_strings){0});
 }
 
+/* Of a model whose adapters are those of the directory. */
+static qkv_status hub_read_values(qkv_model *m, const char *dir, qkv_weights weights)
+{
+    return qkv__hub_is_adapter(dir) ? qkv__hub_read_adapted(m, dir, weights)
+                                    : qkv__hub_read_stored(m, dir, weights, false);
+}
+
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
 {
-    return qkv__hub_read_weights(m, dir, false);
+    if (!qkv__hub_is_adapter(dir))
+        return qkv__hub_read_weights(m, dir, false);
+    if (qkv_model_adapter_count(m) != 1)
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "%s holds an adapter: a model with "
+                        "that one expected, found %zu", dir, qkv_model_adapter_count(m));
+    return qkv__hub_read_adapter(qkv_model_adapter(m, 0), dir);
 }
 
 qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
@@ -44,7 +69,7 @@ qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
 {
     qkv_status status = read_settings(out, ctx, dir, changes, true);
     if (!status)
-        status = qkv__hub_read_weights(*out, dir, false);
+        status = hub_read_values(*out, dir, QKV_WEIGHTS_F32);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -65,7 +90,7 @@ qkv_status qkv_hub_load_stored(qkv_model **out, qkv_context *ctx, const char *di
         return status ? status : qkv_hub_load(out, ctx, dir);
     status = read_settings(out, ctx, dir, (qkv_strings){0}, true);
     if (!status)
-        status = qkv__hub_read_stored(*out, dir, weights);
+        status = hub_read_values(*out, dir, weights);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -92,6 +117,11 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
     if (o.store != QKV_STORE_F32 && o.store != QKV_STORE_F16 && o.store != QKV_STORE_BF16)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
                         qkv_store_name(o.store));
+    size_t adapters = qkv_model_adapter_count(m);
+    if (adapters > 1 || (adapters && o.weights > QKV_WEIGHTS_BF16))
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: a model with %zu adapter%s is saved with one, "
+                        "in f32, f16 or bf16; merge them first", dir, adapters,
+                        adapters > 1 ? "s" : "");
     qkv_status status = qkv__hub_check_weights(m, o.weights);
     if (!status)
         status = qkv_dir_create(ctx, dir);
@@ -101,5 +131,7 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
         status = qkv__hub_write_preprocessor(m, dir);
     if (!status)
         status = qkv__hub_write_sentence(m, dir);
+    if (!status && adapters)
+        return qkv__hub_write_adapter(qkv_model_adapter(m, 0), dir, o.store);
     return status ? status : qkv__hub_write_weights(m, dir, &o);
 }

@@ -6,10 +6,10 @@
 #include "io/json.h"
 #include "qkv/hub.h"
 
-/* config.c: makes the model that dir/config.json and changes ("key=value") describe; weights: only
- * if those in dir have as many numbers, since a file can claim any size. */
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
-                                qkv_strings changes, bool weights);
+/* config.c: makes the model that the file, a config.json, and changes ("key=value") describe, if it
+ * has at most so many numbers: those of its weights, since a file can claim any size. */
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *file,
+                                qkv_strings changes, size_t most);
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
                                  qkv_weights weights);
 
@@ -34,8 +34,12 @@ qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir);
 /* weights.c */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
-/* Values are stored as they come (qkv_params_store); of a failure they mean nothing. */
-qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights);
+/* Values are stored as they come (qkv_params_store); of a failure they mean nothing. partial: rows
+ * that dir lacks stay as they are. */
+qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights, bool partial);
+/* Calls fn for each row of the model that dir lacks; *count, unless NULL: how many. */
+qkv_status qkv__hub_visit_lacking(qkv_model *m, const char *dir, qkv_state_entry_fn *fn,
+                                  void *user, size_t *count);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
 
 /* The same of one file with another library's names, those of the model all behind `under`; what

@@ -109,8 +109,12 @@ static qkv_status safetensors_open_folder(qkv_safetensors *s, const char *path)
 {
     const qkv_path file = qkv_path_in(path, "model.safetensors");
     const qkv_path index = qkv_path_in(path, "model.safetensors.index.json");
-    bool sharded = !qkv_file_exists(file.text) && qkv_file_exists(index.text);
-    return sharded ? open_index(s, index.text) : safetensors_open_file(s, file.text, NULL);
+    const qkv_path adapter = qkv_path_in(path, "adapter_model.safetensors");
+    bool whole = qkv_file_exists(file.text);
+    if (!whole && qkv_file_exists(index.text))
+        return open_index(s, index.text);
+    bool adapts = !whole && qkv_file_exists(adapter.text);
+    return safetensors_open_file(s, adapts ? adapter.text : file.text, NULL);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ qkv_status qkv__bert_init(qkv__run *j, const qkv_model_type *type, const qkv_ber
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
                            "%s, found %zu", most, j->o.init, config->positions);
     if (!status)
-        status = qkv_tokenizer_load(&j->tokenizer, ctx, j->o.init);
+        status = qkv_hub_load_tokenizer(&j->tokenizer, ctx, j->o.init);
     if (!status)
         status = make_like(j, qkv_bert_with_head(old, type), classes, old);
     qkv_model_destroy(old);

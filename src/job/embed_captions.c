@@ -184,7 +184,7 @@ static qkv_status captions_read(qkv__run *base)
     if (base->o.init) {
         status = qkv__run_load_able(base, QKV_CAN_EMBED_BOTH, "CLIP");
         if (!status)
-            status = qkv_tokenizer_load(&base->tokenizer, base->ctx, base->o.init);
+            status = qkv_hub_load_tokenizer(&base->tokenizer, base->ctx, base->o.init);
     }
     if (!status)
         status = captions_format(j, &f);

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "dist/dist.h"
+#include "hub/adapter.h"
 #include "io/file.h"
 #include "job/directory.h"
+#include "job/lora.h"
 #include "job/mirror.h"
 #include "job/run.h"
 #include "job/vocabulary.h"
@@ -24,6 +26,9 @@ static const qkv_option rows[] = {
     {.flag = "init", .type = QKV_OPT_STRING, FIELD(init), .value = "DIR",
      .help = "start from this model and its tokenizer; --set may change what the weights do "
              "not depend on"},
+    {.flag = "lora", .type = QKV_OPT_STRING, FIELD(lora), .value = "r=8,..",
+     .help = "train an adapter of --init's matrices, which stay as they are: r, alpha, dropout, "
+             "targets=NAME+NAME, modules=NAME, weights=bf16|int8|int4, or default"},
     {.flag = "seed", .type = QKV_OPT_U64, FIELD(seed), .initial = "0",
      .help = "of everything random"},
 };
@@ -87,7 +92,7 @@ qkv_status qkv__run_load(qkv__run *r, qkv_model **out)
 
 qkv_status qkv__run_init(qkv__run *r)
 {
-    qkv_status status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.init);
+    qkv_status status = qkv_hub_load_tokenizer(&r->tokenizer, r->ctx, r->o.init);
     return status ? status : qkv__run_load(r, &r->model);
 }
 
@@ -165,6 +170,11 @@ qkv_status qkv__run_check(qkv__run *r, const qkv__job_kind *kind)
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT,
                           "--accumulation-steps: at most the batch, %zu, expected, "
                            "found %zu", loop->batch, loop->accumulation_steps);
+    if (!status && r->o.lora)
+        status = qkv__lora_check(r->ctx, r->o.lora);
+    if (!status && r->o.lora && !r->o.init && !r->o.resume)
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--lora: --init expected, the model that the "
+                          "adapter is for");
     if (!status && kind->check)
         status = kind->check(r);
     if (!status && !loop->steps && loop->minutes <= 0)
@@ -268,6 +278,8 @@ static qkv_status prepare_run(qkv__run *r, const qkv__job_kind *kind, qkv__run_d
     qkv_status status = check_decided(r, kind);
     if (!status)
         status = kind->read(r);
+    if (!status && r->o.lora)
+        status = qkv__lora_begin(r->model, r->o.lora, r->o.init, r->o.seed);
     if (!status)
         status = qkv__run_dir_open(dir, r->ctx, r->o.out);
     if (!status)
@@ -280,14 +292,16 @@ static qkv_status prepare_run(qkv__run *r, const qkv__job_kind *kind, qkv__run_d
 /* Data and model of a run that is there already: those it began with. */
 static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind)
 {
-    qkv_status status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
+    qkv_status status = qkv__hub_is_adapter(r->o.out)
+                            ? qkv__lora_reopen(&r->model, r->ctx, r->o.out, r->o.lora)
+                            : qkv_hub_load_config(&r->model, r->ctx, r->o.out);
     if (!status && !(kind->can ? qkv_model_can(r->model, kind->can)
                                : qkv_model_type_of(r->model) == kind->type()))
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", r->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);
     if (!status && kind->has_text)
-        status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.out);
+        status = qkv_hub_load_tokenizer(&r->tokenizer, r->ctx, r->o.out);
     return status ? status : run_open_data(r, kind);
 }
 

@@ -18,7 +18,7 @@
 
 /* Settings of every job. */
 typedef struct {
-    const char *out, *init;
+    const char *out, *init, *lora;
     bool resume;
     uint64_t seed;
 } qkv__run_options;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "qkv/hub.h"
 #include "tokenizer/trainers.h"
 
 /* In the order of qkv_tokenizer_kind. */
@@ -46,7 +47,7 @@ static const char *const role_keys[QKV_TOKEN_ROLES] = {
 static qkv_status vocabulary_load(qkv_context *ctx, const char *dir, unsigned roles,
                                   qkv_tokenizer **out)
 {
-    qkv_status status = qkv_tokenizer_load(out, ctx, dir);
+    qkv_status status = qkv_hub_load_tokenizer(out, ctx, dir);
     for (int i = 0; i < QKV_TOKEN_ROLES && !status; i++)
         if ((roles >> i & 1) && qkv_tokenizer_special(*out, (qkv_token_role)i) < 0)
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",

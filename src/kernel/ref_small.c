@@ -93,25 +93,50 @@ static void ref_small_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qk
     qkv__arena_release(e->scratch, mark);
 }
 
-/* Lines hold two numbers of each of 16 rows. */
+/* `numbers` numbers of each of the first `rows` rows of a group, those of one line, turned:
+ * y (numbers, rows; row stride ldy). scale: of the rows' integers there. */
+static void widen_line(qkv_real *y, size_t ldy, const unsigned char *line, qkv_k_small_type type,
+                       const qkv_real *scale, size_t rows, size_t numbers)
+{
+    for (size_t i = 0; i < numbers; i++)
+        for (size_t j = 0; j < rows; j++) {
+            uint32_t word;
+            memcpy(&word, line + 4 * j, sizeof word);
+            if (type == QKV_K_BF16)
+                y[i * ldy + j] = (qkv_real)qkv__bf16_number((uint16_t)(word >> 16 * i));
+            else if (type == QKV_K_INT8)
+                y[i * ldy + j] = scale[j] * (qkv_real)((int)(word >> 8 * i & 255) - 128);
+            else
+                y[i * ldy + j] =
+                    scale[j] * (qkv_real)((int)(word >> (8 * (i % 4) + i / 4 * 4) & 15) - 8);
+        }
+}
+
+/* Rows first .. first+rows-1 of w, of one group, turned. */
+static void widen_group(qkv_real *y, size_t ldy, const qkv_k_small *w, size_t first, size_t rows)
+{
+    const size_t numbers = qkv__small_kinds[w->type].numbers;
+    const size_t block = w->type == QKV_K_INT4 ? QKV_K_INT4_BLOCK : w->k;
+    const unsigned char *line = (const unsigned char *)w->words +
+                                first / QKV_K_PACKED * qkv__small_group_bytes(w);
+    qkv_real scale[QKV_K_PACKED] = {0};
+    for (size_t p = 0; p < w->k; p += numbers, line += QKV__SMALL_LINE) {
+        size_t left = w->k - p;
+        for (size_t j = 0; j < rows && w->type != QKV_K_BF16 && p % block == 0; j++)
+            scale[j] = (qkv_real)qkv__small_scale(w, first + j, p);
+        widen_line(y + p * ldy, ldy, line, w->type, scale, rows, left < numbers ? left : numbers);
+    }
+}
+
 static void ref_small_widen(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_k_small *w,
                             size_t first, size_t n)
 {
-    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED, bytes = qkv__small_group_bytes(w);
-    const unsigned char *words = (const unsigned char *)w->words + first / QKV_K_PACKED * bytes;
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
 #pragma omp parallel for num_threads(e->threads) if (n * w->k > REF_GRAIN) schedule(static)        \
-    default(none) shared(y, ldy, w, n, groups, bytes, words)
+    default(none) shared(y, ldy, w, first, n, groups)
     for (size_t g = 0; g < groups; g++) {
-        size_t left = n - g * QKV_K_PACKED, rows = left < QKV_K_PACKED ? left : QKV_K_PACKED;
-        for (size_t p = 0; p < w->k; p++) {
-            const unsigned char *line = words + g * bytes + p / 2 * QKV__SMALL_LINE;
-            for (size_t j = 0; j < rows; j++) {
-                uint32_t pair;
-                memcpy(&pair, line + 4 * j, sizeof pair);
-                y[p * ldy + g * QKV_K_PACKED + j] =
-                    (qkv_real)qkv__bf16_number((uint16_t)(p % 2 ? pair >> 16 : pair));
-            }
-        }
+        size_t at = g * QKV_K_PACKED, left = n - at;
+        widen_group(y + at, ldy, w, first + at, left < QKV_K_PACKED ? left : QKV_K_PACKED);
     }
 }
 

@@ -37,7 +37,7 @@ KERNEL(small, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, si
 KERNEL(small_many, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
        const qkv_k_small *w, const qkv_real *bias, size_t m), (e, y, ldy, x, ldx, w, bias, m))
 
-/* y (k, n; row stride ldy) = rows first .. first+n-1 of w, turned; w in bf16, first a multiple of
+/* y (k, n; row stride ldy) = rows first .. first+n-1 of w, turned; first a multiple of
  * QKV_K_PACKED. */
 KERNEL(widen, (const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_k_small *w, size_t first,
        size_t n), (e, y, ldy, w, first, n))

@@ -199,8 +199,11 @@ void *qkv_model_self(const qkv_model *m) { return m->self; }
 qkv_params *qkv_model_params(qkv_model *m) { return m->params; }
 qkv_context *qkv_model_context(const qkv_model *m) { return m->ctx; }
 
-double qkv_model_flops(const qkv_model *m, const qkv_workload *w)
+double qkv_model_flops(const qkv_model *m, const qkv_workload *given)
 {
+    qkv_workload adapted = *given; /* its matrices are frozen */
+    adapted.pass = given->pass == QKV_PASS_TRAIN && m->adapters ? QKV_PASS_INPUT : given->pass;
+    const qkv_workload *w = &adapted;
     if (m->type->flops && (w->part == QKV_PART_WHOLE || qkv_model_can(m, QKV_CAN_ENCODE_IMAGES)))
         return m->type->flops(m, w);
     qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "qkv_model_flops: %s models do not count %s",

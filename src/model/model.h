@@ -46,6 +46,8 @@ struct qkv_model {
                                         configuration's */
     size_t eos_count;
     qkv_image_format images; /* height 0: not set */
+    struct qkv_adapter *adapters; /* a list; NULL: none */
+    size_t adapted;               /* matrices of all adapters so far */
 };
 
 /* The model's own struct when its type has one of the QKV_CAN_* bits, which the library's types

@@ -71,7 +71,8 @@ qkv_status qkv__average_create_of(qkv_average **out, qkv_params *params,
     a->n = qkv_params_count(params);
     a->own = qkv_calloc(ctx, a->n, sizeof *a->own);
     for (size_t i = 0; i < a->n && a->own; i++)
-        a->own[i] = qkv__own_of(own, params, i);
+        if (!qkv__param_fixed(qkv_params_at(params, i)))
+            a->own[i] = qkv__own_of(own, params, i);
     if (!a->own || average_allocate(a)) {
         qkv_average_destroy(a);
         return QKV_E_MEMORY;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "pipeline/adapters.h"
 #include "pipeline/options.h"
 #include "pipeline/prior.h"
 #include "pytorch/pytorch.h"
@@ -30,6 +31,10 @@ static const qkv_option rows[] = {
              "facebookresearch/mae, or a checkpoint of taming-transformers"},
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(import.distance), .value = "FILE",
      .help = "weights of LPIPS' distance, for a FILE that holds VGG16"},
+    {.flag = "merge", .type = QKV_OPT_BOOL, FIELD(merge),
+     .help = "make LoRA adapters part of the model's matrices"},
+    {.flag = "adapter", .type = QKV_OPT_LIST, FIELD(adapters), .value = "DIR[=W]",
+     .help = "put this adapter on the model first, W of it"},
     {.key = "weights", .type = QKV_OPT_ENUM, FIELD(weights), .names = qkv__weights_names,
      .initial = "auto", .help = "int8, int4: matrices as `qkv quantize` keeps them"},
     {.key = "num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
@@ -124,6 +129,13 @@ static bool is_prior(const job *j) { return qkv_model_type_of(j->model) == qkv_p
 static qkv_status convert_load(job *j)
 {
     qkv_status status = qkv_hub_load(&j->model, j->ctx, j->from);
+    if (!status)
+        status = qkv__add_adapters(j->model, &j->o->adapters);
+    if (!status && j->o->merge && !qkv_model_adapter_count(j->model))
+        status = qkv_fail(j->ctx, QKV_E_ARGUMENT, "--merge: %s has no adapter, and --adapter gives "
+                          "none", j->from);
+    if (!status && j->o->merge)
+        status = qkv_model_merge_adapters(j->model);
     for (size_t i = 0; i < CODECS && !status && is_prior(j); i++) {
         const qkv_path path = qkv_path_in(j->from, codecs[i][0]);
         if (qkv_dir_exists(path.text))
@@ -148,13 +160,24 @@ static qkv_status save_codecs(const job *j)
     return status;
 }
 
+/* An adapter without a tokenizer has its base's. */
+static qkv_status copy_companions(const job *j)
+{
+    char *base;
+    qkv_status status = qkv_hub_base(&base, j->ctx, j->from);
+    if (!status && base)
+        status = copy_files(j->ctx, base, j->to, companions);
+    qkv_free(j->ctx, base);
+    return status ? status : copy_files(j->ctx, j->from, j->to, companions);
+}
+
 static qkv_status convert_directory(job *j)
 {
     qkv_status status = convert_load(j);
     if (!status)
         status = convert_save(j, j->model, j->to);
     if (!status)
-        status = copy_files(j->ctx, j->from, j->to, companions);
+        status = copy_companions(j);
     if (status)
         return status;
     const qkv_params *params = qkv_model_params(j->model);
@@ -326,6 +349,9 @@ qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
     if (o->weights == QKV_WEIGHTS_BF16 || (o->weights > QKV_WEIGHTS_BF16 && (o->to || file)))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected int8 or int4, from one model "
                         "directory to another", qkv__weights_names[o->weights]);
+    if ((o->merge || o->adapters.count) && file)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--%s: %s is no model directory",
+                        o->merge ? "merge" : "adapter", from);
     if (!o->to && !file && of_file)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s is no file", of_file, from);
     return QKV_OK;

@@ -3,8 +3,11 @@
 
 #include <stdio.h>
 
+#include "hub/adapter.h"
 #include "model/model.h"
+#include "pipeline/adapters.h"
 #include "pipeline/options.h"
+#include "qkv/file.h"
 #include "tensor/make.h"
 
 #define FIELD(member) .offset = offsetof(qkv_pipeline_options, member)
@@ -12,13 +15,15 @@ static const qkv_option rows[] = {
     {.flag = "weights", .key = "weights", .type = QKV_OPT_ENUM, .names = qkv__weights_names,
      FIELD(weights), .initial = "auto",
      .help = "how matrices are kept in memory: fewer bits are read faster; auto: as in DIR"},
+    {.flag = "adapter", .key = "adapters", .type = QKV_OPT_LIST, FIELD(adapters),
+     .value = "DIR[=W]", .help = "put this LoRA adapter on the model, W of it; several add up"},
 };
 QKV__OPTIONS(qkv_pipeline, "Opening the model")
 
 /* A directory without a tokenizer is opened: its model can be used by itself. */
 static qkv_status load_tokenizer(qkv_pipeline *p)
 {
-    qkv_status status = qkv_tokenizer_load(&p->tokenizer, p->ctx, p->dir);
+    qkv_status status = qkv_hub_load_tokenizer(&p->tokenizer, p->ctx, p->dir);
     if (!status || status == QKV_E_MEMORY)
         return status;
     p->no_tokenizer_status = status;
@@ -30,6 +35,17 @@ qkv_status qkv__pipeline_text(const qkv_pipeline *p)
 {
     return p->tokenizer ? QKV_OK
                         : qkv_fail(p->ctx, p->no_tokenizer_status, "%s", p->no_tokenizer);
+}
+
+/* Of an encoder-decoder; an adapter without settings of its own has the base's. */
+static qkv_status load_generation(qkv_pipeline *p)
+{
+    char *at = NULL;
+    qkv_status status = qkv__hub_settings(&at, p->ctx, p->dir);
+    if (!status)
+        status = qkv_hub_load_generation(&p->generation, p->model, qkv_path_beside(at, "").text);
+    qkv_free(p->ctx, at);
+    return status;
 }
 
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir)
@@ -50,10 +66,12 @@ qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const ch
     p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load_stored(&p->model, ctx, dir, o.weights)
                                : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__add_adapters(p->model, &p->o.adapters);
     if (!status && qkv__model_reads_text(p->model))
         status = load_tokenizer(p);
     if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))
-        status = qkv_hub_load_generation(&p->generation, p->model, dir);
+        status = load_generation(p);
     if (!status)
         status = qkv_tape_create(&p->tape, ctx);
     if (status)

@@ -62,7 +62,7 @@ static qkv_status open_translator(maker *m, const char *dir)
     if (c->eos < 0)
         return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: the model has no token that ends a "
                         "sentence", dir);
-    return qkv_tokenizer_load(&m->tokenizer, m->ctx, dir);
+    return qkv_hub_load_tokenizer(&m->tokenizer, m->ctx, dir);
 }
 
 static qkv_status read_pairs(maker *m)

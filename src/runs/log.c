@@ -250,7 +250,9 @@ static qkv_status add_scalars(qkv_run_log *r, json_t *object, bool about)
 static qkv_status run_log_read_settings(qkv_run_log *r)
 {
     const qkv_path about = qkv_path_in(r->dir, "train/run.json");
-    const qkv_path config = qkv_path_in(r->dir, "config.json");
+    const qkv_path adapted = qkv_path_in(r->dir, "qkv_config.json"); /* of an adapter */
+    const qkv_path config = qkv_file_exists(adapted.text) ? adapted
+                                                          : qkv_path_in(r->dir, "config.json");
     qkv_status status = QKV_OK;
     qkv__json j;
     if (qkv_file_exists(about.text)) {

@@ -87,6 +87,33 @@ void qkv__params_on_grad_memory(qkv_params *ps, qkv__grad_memory_fn *fn, void *u
 /* p is frozen, and forward passes change it: the statistics of a batch norm. */
 void qkv__param_set_running(qkv_param *p);
 bool qkv__param_running(const qkv_param *p);
+/* p is frozen, and its values come from a file that is there for good: nothing changes them, and no
+ * state of a training run keeps them. */
+void qkv__param_fix(qkv_param *p);
+bool qkv__param_fixed(const qkv_param *p);
+
+/* A low-rank term of a linear layer's matrix (n, k): rows from .. from + rows - 1 count as
+ * W + scale B A wherever linear layers multiply with it (LoRA, Hu et al. 2021). The parameters are
+ * of one owner. */
+typedef struct qkv__low_rank qkv__low_rank;
+enum { QKV__TERMS = 24 }; /* of a matrix, at most */
+struct qkv__low_rank {
+    qkv_param *a, *b; /* (r, k) and (rows, r) */
+    size_t from;
+    double scale;        /* 0: the term is left out */
+    double dropout;      /* of x before A, while training */
+    uint32_t dropout_id;
+    qkv__low_rank *next; /* of the same matrix; NULL: the last */
+};
+/* Appends a copy of the term; *out, unless NULL, is that copy, which lives as long as the
+ * parameters. QKV_E_ARGUMENT, QKV_E_SHAPE, QKV_E_UNSUPPORTED, with a sentence: not a linear layer's
+ * matrix, sizes that do not fit, too many terms. */
+qkv_status qkv__param_add_term(qkv_param *w, const qkv__low_rank *term, qkv__low_rank **out);
+/* All terms of w become part of its values, and are terms no more. QKV_E_UNSUPPORTED: w is kept in
+ * fewer bits. */
+qkv_status qkv__param_merge_terms(qkv_param *w);
+/* Parameters from number `count` on are the owner's no more; their memory stays. */
+void qkv__params_forget(qkv_params *ps, size_t count);
 size_t qkv__param_index(const qkv_param *p); /* p is qkv_params_at(.., index) */
 /* Rows from .. from + rows - 1 become qkv_sinusoid_table's, of positions from first on. */
 qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
@@ -98,6 +125,8 @@ extern const char *const qkv__weights_names[]; /* "auto", "f32", .., NULL */
  * too: qkv_params_store may keep it in fewer bits. Returns p, which may be NULL. */
 qkv_param *qkv__param_linear(qkv_param *p);
 qkv_param *qkv__param_table(qkv_param *p);
+/* Unmarks it. */
+void qkv__param_keep_full(qkv_param *p);
 bool qkv__param_is_linear(const qkv_param *p);
 bool qkv__param_is_table(const qkv_param *p);
 

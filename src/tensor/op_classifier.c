@@ -37,15 +37,16 @@ static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x,
     return wanted ? qkv__step_memory(t, *n * sizeof(qkv_real)) : NULL;
 }
 
-/* Some rows of x, from `from` on: their logits. The weight may be in fewer bits. */
+/* Some rows of x, from `from` on: their logits. The weight may be in fewer bits; exact: x is not
+ * rounded then. */
 static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t rows, size_t V,
-                        qkv_real *logits)
+                        bool exact, qkv_real *logits)
 {
     size_t C = qkv__channels(in[0]);
     const qkv_real *x = qkv__real(in[0]) + from * C, *bias = in[2] ? qkv__real(in[2]) : NULL;
     const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
     if (small)
-        qkv__small_product(t, logits, x, small, bias, rows);
+        (exact ? qkv__small_exact : qkv__small_product)(t, logits, x, small, bias, rows);
     else
         t->k->gemm(&t->exec, logits, x, qkv__real(in[1]),
                    &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V, bias});
@@ -56,7 +57,10 @@ static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_param
                       size_t rows, size_t V, const qkv_real *d, bool first)
 {
     size_t C = qkv__channels(in[0]);
-    if (p->dx)
+    const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
+    if (p->dx && small)
+        qkv__small_input_gradient(t, p->dx + from * C, false, d, small, rows);
+    else if (p->dx)
         t->k->gemm(&t->exec, p->dx + from * C, d, qkv__real(in[1]),
                    &(qkv_k_gemm_args){false, false, false, rows, C, V, V, C, C, NULL});
     if (p->dw)
@@ -84,9 +88,9 @@ static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classi
     const int32_t *targets = qkv__ids(in[3]) + from;
     qkv_real *loss = all->loss + from, *kl = all->kl ? all->kl + from : NULL;
     qkv_real *nll = all->nll ? all->nll + from : NULL;
-    make_logits(t, in, from, rows, V, logits);
+    make_logits(t, in, from, rows, V, gradients, logits);
     if (second) {
-        make_logits(t, in, second + from, rows, V, other);
+        make_logits(t, in, second + from, rows, V, gradients, other);
         t->k->xent_pair(&t->exec, loss, nll, kl, gradients ? logits : NULL,
                         gradients ? other : NULL, logits, other, targets, args);
     } else {

@@ -5,31 +5,38 @@
  * nothing is recorded, nothing is kept. A feed-forward network does not keep what comes out of its
  * activation, the widest tensor of a transformer's block: its backward pass activates again. A few
  * rows without a tape (decoding) are bound by the speed at which the weights are read and take
- * their own kernel. Weights in fewer bits: small_product.c. */
+ * their own kernel. Weights in fewer bits: small_product.c; low-rank terms of weights: low_rank.c,
+ * whose tensors are inputs of the op behind its own. */
 #include <string.h>
 
+#include "tensor/low_rank.h"
 #include "tensor/param.h"
-#include "tensor/tape.h"
 
 enum { GEMV_ROWS = 32, PACKED_ROWS = 4 };
+
+enum { WEIGHT = 1, BIAS, LINEAR_INPUTS };
 
 typedef struct {
     qkv_activation act;
     qkv_tensor *before; /* x W^T + b, or NULL without an activation */
+    qkv__terms terms;   /* of W; of a feed-forward network, of the first W */
+    qkv__terms down;    /* of its second */
 } linear_params;
 
-/* A layer's sizes: rows, and numbers of a row of its input and of its output. */
-typedef struct {
-    size_t M, K, N;
-} linear_sizes;
+typedef qkv__product_sizes linear_sizes;
 
-/* y (M, N) = x (M, K) w^T + b. */
+/* y (M, N) = x (M, K) w^T + b, for a backward pass. */
 static void output(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_tensor *w,
                    const qkv_tensor *b, const linear_sizes *s)
 {
-    t->k->gemm(&t->exec, y, x, qkv__real(w),
-               &(qkv_k_gemm_args){false, true, false, s->M, s->N, s->K, s->K, s->K, s->N,
-                                  b ? qkv__real(b) : NULL});
+    const qkv_real *bias = b ? qkv__real(b) : NULL;
+    const qkv_k_small *small = qkv__small_of(t, "linear", w);
+    if (small)
+        qkv__small_exact(t, y, x, small, bias, s->M);
+    else
+        t->k->gemm(&t->exec, y, x, qkv__real(w),
+                   &(qkv_k_gemm_args){false, true, false, s->M, s->N, s->K, s->K, s->K, s->N,
+                                      bias});
 }
 
 /* dw += dy^T x and db += sums of dy's columns, where they are wanted; x (M, K), dy (M, N). */
@@ -50,7 +57,10 @@ static void weight_gradients(qkv_tape *t, qkv_tensor *w, qkv_tensor *b, const qk
 static void input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_tensor *w,
                            const qkv_real *dy, const linear_sizes *s)
 {
-    if (dx)
+    const qkv_k_small *small = qkv__small_of(t, "linear", w);
+    if (dx && small)
+        qkv__small_input_gradient(t, dx, acc, dy, small, s->M);
+    else if (dx)
         t->k->gemm(&t->exec, dx, dy, qkv__real(w),
                    &(qkv_k_gemm_args){false, false, acc, s->M, s->K, s->N, s->N, s->K, s->K, NULL});
 }
@@ -59,7 +69,7 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
 {
     const linear_params *p = n->params;
     qkv_tensor *x = n->in[0], *y = n->out[0];
-    const linear_sizes s = {qkv__rows(x), qkv__channels(x), qkv__channels(y)};
+    const linear_sizes s = {qkv__rows(x), qkv__channels(x), qkv__channels(y), x->shape[0]};
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     if (p->before) { /* the gradient before the activation, in place unless dy was asked for */
@@ -72,8 +82,9 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
     }
     bool acc = false;
     qkv_real *dx = qkv__grad(t, x, &acc);
-    input_gradient(t, dx, acc, n->in[1], dy, &s);
-    weight_gradients(t, n->in[1], n->in[2], qkv__real(x), dy, &s);
+    input_gradient(t, dx, acc, n->in[WEIGHT], dy, &s);
+    weight_gradients(t, n->in[WEIGHT], n->in[BIAS], qkv__real(x), dy, &s);
+    qkv__terms_backward(t, &p->terms, n->in + LINEAR_INPUTS, dx, qkv__real(x), dy, &s);
     qkv__arena_release(t->exec.scratch, mark);
 }
 
@@ -103,7 +114,7 @@ static const qkv_op linear_op = {"linear", linear_backward};
 qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
 {
-    qkv_tensor *in[] = {x, w, b};
+    qkv_tensor *in[LINEAR_INPUTS + QKV__TERM_INPUTS] = {x, w, b};
     const qkv_k_small *small = qkv__small_of(t, "linear", w);
     if (!qkv__ready_product(t, "linear", in) || !qkv__known_act(t, "linear", act))
         return NULL;
@@ -120,8 +131,10 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     qkv_tensor *y = qkv__new(t, QKV_REAL, x->ndim, shape);
     if (!y)
         return NULL;
-    linear_params params = {act, NULL};
-    bool recording = qkv__recording(t, 3, in);
+    const linear_sizes sizes = {M, K, N, x->shape[0]};
+    linear_params params = {.act = act};
+    int inputs = LINEAR_INPUTS + (int)qkv__terms_use(t, w, in + LINEAR_INPUTS);
+    bool recording = qkv__recording(t, inputs, in);
     qkv_real *out = qkv__real(y);
     if (act != QKV_ACT_NONE && recording) {
         params.before = qkv__new_like(t, y);
@@ -129,16 +142,17 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
             return NULL;
         out = qkv__real(params.before);
     }
-    const qkv_real *bias = b ? qkv__real(in[2]) : NULL;
-    if (small)
+    const qkv_real *bias = b ? qkv__real(in[BIAS]) : NULL;
+    if (recording)
+        output(t, out, qkv__real(x), w, in[BIAS], &sizes);
+    else if (small)
         qkv__small_product(t, out, qkv__real(x), small, bias, M);
-    else if (!recording)
-        infer(t, out, x, w, bias, M, N, K);
     else
-        output(t, out, qkv__real(x), w, in[2], &(linear_sizes){M, K, N});
+        infer(t, out, x, w, bias, M, N, K);
+    qkv__terms_add(t, &params.terms, w, in + LINEAR_INPUTS, out, qkv__real(x), &sizes, recording);
     if (act != QKV_ACT_NONE)
         t->k->act(&t->exec, qkv__real(y), out, (qkv_k_act)act, M * N);
-    return qkv__record(t, &linear_op, 3, in, 1, &y, &params, sizeof params);
+    return qkv__record(t, &linear_op, inputs, in, 1, &y, &params, sizeof params);
 }
 
 /* ---- a feed-forward network ---------------------------------------------------------------- */
@@ -148,56 +162,67 @@ enum { X, UP, UP_BIAS, DOWN, DOWN_BIAS, FEED_FORWARD_INPUTS };
 /* The layers' sizes, of n's tensors. */
 static void feed_forward_sizes(qkv_tensor *const *in, linear_sizes *up, linear_sizes *down)
 {
-    *up = (linear_sizes){qkv__rows(in[X]), qkv__channels(in[X]), in[UP]->shape[0]};
-    *down = (linear_sizes){up->M, up->N, in[DOWN]->shape[0]};
+    *up = (linear_sizes){qkv__rows(in[X]), qkv__channels(in[X]), in[UP]->shape[0],
+                         in[X]->shape[0]};
+    *down = (linear_sizes){up->M, up->N, in[DOWN]->shape[0], up->leading};
 }
 
 /* One piece of scratch holds what came out of the activation, then its gradient, then that of what
- * went in. */
+ * went in. The second matrix's terms ask for the first two at once. */
 static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
 {
     const linear_params *p = n->params;
     const qkv_real *dy = qkv__grad_out(t, n, 0), *before = qkv__real(p->before);
+    qkv_tensor *const *up_terms = n->in + FEED_FORWARD_INPUTS;
+    qkv_tensor *const *down_terms = up_terms + 2 * p->terms.count;
     linear_sizes up, down;
     feed_forward_sizes(n->in, &up, &down);
     size_t count = up.M * up.N;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *h = qkv__scratch(t, count);
-    if (h) {
+    qkv_real *h = qkv__scratch(t, count), *dh = p->down.count ? qkv__scratch(t, count) : h;
+    if (h && dh) {
         bool acc = false;
-        if (qkv__wants(t, n->in[DOWN]))
+        if (qkv__wants(t, n->in[DOWN]) || p->down.count)
             t->k->act(&t->exec, h, before, (qkv_k_act)p->act, count);
         weight_gradients(t, n->in[DOWN], n->in[DOWN_BIAS], h, dy, &down);
-        input_gradient(t, h, false, n->in[DOWN], dy, &down);
-        t->k->act_bwd(&t->exec, h, before, h, (qkv_k_act)p->act, false, count);
+        input_gradient(t, dh, false, n->in[DOWN], dy, &down);
+        qkv__terms_backward(t, &p->down, down_terms, dh, h, dy, &down);
+        t->k->act_bwd(&t->exec, dh, before, dh, (qkv_k_act)p->act, false, count);
         qkv_real *dx = qkv__grad(t, n->in[X], &acc);
-        input_gradient(t, dx, acc, n->in[UP], h, &up);
-        weight_gradients(t, n->in[UP], n->in[UP_BIAS], qkv__real(n->in[X]), h, &up);
+        input_gradient(t, dx, acc, n->in[UP], dh, &up);
+        weight_gradients(t, n->in[UP], n->in[UP_BIAS], qkv__real(n->in[X]), dh, &up);
+        qkv__terms_backward(t, &p->terms, up_terms, dx, qkv__real(n->in[X]), dh, &up);
     }
     qkv__arena_release(t->exec.scratch, mark);
 }
 
 static const qkv_op feed_forward_op = {"feed_forward", feed_forward_backward};
 
-/* Is it a layer for rows of K numbers, in full precision? */
+/* Is it a layer for rows of K numbers? */
 static bool feed_forward_layer(const qkv__layer *l, size_t K)
 {
     const qkv_tensor *w = l->weight, *b = l->bias;
-    return w && w->dtype == QKV_REAL && w->ndim == 2 && w->shape[1] == K && qkv__is_contiguous(w) &&
+    bool weight = w && (w->dtype == QKV_REAL || w->dtype == (qkv_dtype)QKV__SMALL);
+    return weight && w->ndim == 2 && w->shape[1] == K && qkv__is_contiguous(w) &&
            (!b || qkv__is_vector(b, w->shape[0]));
 }
 
 qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, qkv_activation act,
                               const qkv__layer *down)
 {
-    qkv_tensor *in[] = {x, up->weight, up->bias, down->weight, down->bias};
-    if (act == QKV_ACT_NONE || !x || x->ndim < 1 || !qkv__recording(t, FEED_FORWARD_INPUTS, in) ||
+    qkv_tensor *in[FEED_FORWARD_INPUTS + 2 * QKV__TERM_INPUTS] = {x, up->weight, up->bias,
+                                                                  down->weight, down->bias};
+    qkv_tensor **up_terms = in + FEED_FORWARD_INPUTS;
+    qkv_tensor **down_terms = up_terms + qkv__terms_use(t, up->weight, up_terms);
+    int inputs = (int)(down_terms + qkv__terms_use(t, down->weight, down_terms) - in);
+    if (act == QKV_ACT_NONE || !x || x->ndim < 1 || !qkv__recording(t, inputs, in) ||
         !feed_forward_layer(up, qkv__channels(x)) ||
         !feed_forward_layer(down, up->weight->shape[0]))
         return qkv_linear(t, qkv_linear(t, x, up->weight, up->bias, act), down->weight, down->bias,
                           QKV_ACT_NONE);
+    qkv_tensor *second[] = {in[X], in[DOWN], in[DOWN_BIAS]};
     if (!qkv__ready_product(t, "feed_forward", in) ||
-        !qkv__ready_contiguous(t, "feed_forward", in[DOWN_BIAS] ? 2 : 1, in + DOWN) ||
+        !qkv__ready_product(t, "feed_forward", second) ||
         !qkv__known_act(t, "feed_forward", act))
         return NULL;
     size_t shape[QKV_MAX_DIMS];
@@ -205,16 +230,20 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
     feed_forward_sizes(in, &wide, &narrow);
     memcpy(shape, in[X]->shape, sizeof shape);
     shape[in[X]->ndim - 1] = wide.N;
-    linear_params p = {act, qkv__new(t, QKV_REAL, in[X]->ndim, shape)};
+    in[DOWN_BIAS] = second[2];
+    linear_params p = {.act = act, .before = qkv__new(t, QKV_REAL, in[X]->ndim, shape)};
     shape[in[X]->ndim - 1] = narrow.N;
     qkv_tensor *y = p.before ? qkv__new(t, QKV_REAL, in[X]->ndim, shape) : NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *h = y ? qkv__scratch(t, wide.M * wide.N) : NULL;
     if (h) {
         output(t, qkv__real(p.before), qkv__real(in[X]), in[UP], in[UP_BIAS], &wide);
+        qkv__terms_add(t, &p.terms, in[UP], up_terms, qkv__real(p.before), qkv__real(in[X]), &wide,
+                       true);
         t->k->act(&t->exec, h, qkv__real(p.before), (qkv_k_act)act, wide.M * wide.N);
         output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow);
+        qkv__terms_add(t, &p.down, in[DOWN], down_terms, qkv__real(y), h, &narrow, true);
     }
     qkv__arena_release(t->exec.scratch, mark);
-    return qkv__record(t, &feed_forward_op, FEED_FORWARD_INPUTS, in, 1, &y, &p, sizeof p);
+    return qkv__record(t, &feed_forward_op, inputs, in, 1, &y, &p, sizeof p);
 }

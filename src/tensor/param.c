@@ -122,6 +122,7 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     return qkv__param_enter(p);
 }
 
+void qkv__params_forget(qkv_params *ps, size_t count) { ps->count = count; }
 size_t qkv_params_count(const qkv_params *ps) { return ps->count; }
 
 size_t qkv_params_elements(const qkv_params *ps)
@@ -207,6 +208,14 @@ void qkv__param_set_running(qkv_param *p)
 }
 
 bool qkv__param_running(const qkv_param *p) { return p->running; }
+
+void qkv__param_fix(qkv_param *p)
+{
+    p->fixed = true;
+    p->frozen = true;
+}
+
+bool qkv__param_fixed(const qkv_param *p) { return p->fixed; }
 
 size_t qkv__param_index(const qkv_param *p) { return p->index; }
 bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }

@@ -30,6 +30,8 @@ struct qkv_param {
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
     bool running; /* forward passes change it */
+    bool fixed;   /* see qkv__param_fix */
+    qkv__low_rank *terms; /* NULL: none */
     size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
     uint64_t version, grad_version; /* count changes of data and of grad */
     qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */

@@ -22,6 +22,7 @@ qkv_param *qkv__param_table(qkv_param *p)
     return p;
 }
 
+void qkv__param_keep_full(qkv_param *p) { p->role = QKV__FULL; }
 bool qkv__param_is_linear(const qkv_param *p) { return p->role == QKV__LINEAR; }
 bool qkv__param_is_table(const qkv_param *p) { return p->role == QKV__TABLE; }
 

@@ -25,12 +25,18 @@ typedef struct {
     size_t m;
 } small_operands;
 
+/* Rows of w that are widened at a time: a multiple of QKV_K_PACKED. */
+static size_t wide_columns(const qkv_k_small *w)
+{
+    size_t most = WIDE_NUMBERS / w->k / QKV_K_PACKED * QKV_K_PACKED;
+    most = most > WIDE_COLUMNS ? most : WIDE_COLUMNS;
+    return most < w->n ? most : (w->n + QKV_K_PACKED - 1) / QKV_K_PACKED * QKV_K_PACKED;
+}
+
 /* Widens w for some columns of y at a time and multiplies as f32 or bf16 is. */
 static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_operands *o)
 {
-    size_t K = o->w->k, N = o->w->n, most = WIDE_NUMBERS / K / QKV_K_PACKED * QKV_K_PACKED;
-    most = most > WIDE_COLUMNS ? most : WIDE_COLUMNS;
-    size_t columns = most < N ? most : (N + QKV_K_PACKED - 1) / QKV_K_PACKED * QKV_K_PACKED;
+    size_t K = o->w->k, N = o->w->n, columns = wide_columns(o->w);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     qkv_real *wide = qkv__arena_alloc(e->scratch, K * columns * sizeof *wide);
     for (size_t j = 0; j < N && wide; j += columns) {
@@ -174,6 +180,28 @@ void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k
     const qkv_kernels *k = c.way == QKV__SMALL_PLAIN ? t->k : qkv__kernels_for(t->ctx, c.products);
     if (!small_multiply(c.way, k, &t->exec, &o))
         t->status = QKV_E_MEMORY;
+}
+
+void qkv__small_exact(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_small *w,
+                      const qkv_real *bias, size_t m)
+{
+    if (!multiply_wide(t->k, &t->exec, &(small_operands){y, x, bias, w, m}))
+        t->status = QKV_E_MEMORY;
+}
+
+void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_real *dy,
+                               const qkv_k_small *w, size_t m)
+{
+    size_t K = w->k, N = w->n, columns = wide_columns(w);
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *wide = qkv__scratch(t, K * columns);
+    for (size_t j = 0; j < N && wide; j += columns) {
+        size_t n = N - j < columns ? N - j : columns;
+        t->k->widen(&t->exec, wide, columns, w, j, n);
+        t->k->gemm(&t->exec, dx, dy + j, wide,
+                   &(qkv_k_gemm_args){false, true, acc || j, m, K, n, N, columns, K, NULL});
+    }
+    qkv__arena_release(t->exec.scratch, mark);
 }
 
 const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights)

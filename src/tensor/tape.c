@@ -176,7 +176,7 @@ const qkv_k_small *qkv__small_of(qkv_tape *t, const char *op, const qkv_tensor *
 {
     if (!x || x->dtype != (qkv_dtype)QKV__SMALL || x->root != x)
         return NULL;
-    if (!t->record)
+    if (!x->trains)
         return &x->param->small;
     const qkv_param *p = x->param;
     return qkv__op_fail(t, op, "parameter %s is kept in %s, which cannot be trained",

@@ -181,13 +181,19 @@ static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
  * that are not. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in);
-/* How x is kept, where it is a whole parameter in fewer bits; else NULL. A recording tape fails:
- * such numbers cannot be trained. */
+/* How x is kept, where it is a whole parameter in fewer bits; else NULL. The tape fails where the
+ * parameter is not frozen: such numbers cannot be trained. */
 const qkv_k_small *qkv__small_of(qkv_tape *t, const char *op, const qkv_tensor *x);
 /* y (m, w->n) = x (m, w->k) w^T + bias by the fastest way for m rows; on an invariant tape a row's
  * bits do not depend on m. */
 void qkv__small_product(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_small *w,
                         const qkv_real *bias, size_t m);
+/* The same with x and w as they are, not rounded: what a backward pass takes the forward pass to
+ * be; and dx (m, w->k) = [dx +] dy (m, w->n) w. */
+void qkv__small_exact(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_small *w,
+                      const qkv_real *bias, size_t m);
+void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_real *dy,
+                               const qkv_k_small *w, size_t m);
 /* As qkv__ready_contiguous, of x, a weight in any number of bits, and a bias that may be NULL. */
 bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3]);
 /* The output of an elementwise op on *x, which qkv__ready_contiguous readies; NULL on failure. */

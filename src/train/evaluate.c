@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "qkv/hub.h"
+#include "tensor/make.h"
 #include "train/loop.h"
 
 static const double EVAL_SHARE = 0.01; /* of a time budget, for one of about eleven evaluations */
@@ -12,8 +13,8 @@ qkv_status qkv__check_finite(const qkv__loop *l)
 {
     for (size_t i = 0; i < qkv_params_count(l->params); i++) {
         qkv_param *p = qkv_params_at(l->params, i);
-        const qkv_real *x = qkv_param_data(p);
-        for (size_t k = 0; k < qkv_param_count(p); k++)
+        const qkv_real *x = qkv__param_fixed(p) ? NULL : qkv_param_data(p);
+        for (size_t k = 0; x && k < qkv_param_count(p); k++)
             if (!isfinite(x[k]))
                 return qkv_fail(l->ctx, QKV_E_NUMERIC, "%s is not finite", qkv_param_name(p));
     }

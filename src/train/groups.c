@@ -107,7 +107,8 @@ void qkv__groups_weights(const qkv__loop *l, double *norms)
     const qkv__groups *g = &l->groups;
     memset(norms, 0, g->count * sizeof *norms);
     for (size_t i = 0; i < qkv_params_count(l->params); i++)
-        norms[g->group[i]] += qkv__param_squares(qkv_params_at(l->params, i));
+        if (!qkv__param_fixed(qkv_params_at(l->params, i)))
+            norms[g->group[i]] += qkv__param_squares(qkv_params_at(l->params, i));
     for (size_t i = 0; i < g->count; i++)
         norms[i] = sqrt(norms[i]);
 }

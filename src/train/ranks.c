@@ -208,6 +208,8 @@ qkv_status qkv__ranks_broadcast(qkv__ranks *r)
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < qkv_params_count(r->params) && !status && r->ranks > 1; i++) {
         qkv_param *p = qkv_params_at(r->params, i);
+        if (qkv__param_fixed(p))
+            continue; /* every rank has read it */
         qkv_real *x = qkv_param_data(p);
         status = x ? qkv__dist_broadcast(r->ctx, x, qkv_param_count(p) * sizeof *x) : QKV_E_MEMORY;
         if (!status)

@@ -44,13 +44,16 @@ static size_t entry_count(const qkv__loop *l)
            (l->average ? qkv_average_state_count(l->average) : 0);
 }
 
-static void entry_at(const qkv__loop *l, size_t i, entry *e)
+/* False: the values of a fixed parameter, and what follows them, which no state keeps. */
+static bool entry_at(const qkv__loop *l, size_t i, entry *e)
 {
     size_t weights = qkv_params_count(l->params), opt = qkv_optimizer_state_count(l->optimizer);
     const char *owner = "weight";
     e->index = i;
     if (i < weights) {
         qkv_param *p = qkv_params_at(l->params, i);
+        if (qkv__param_fixed(p))
+            return false;
         e->s = (qkv_state){.param = qkv_param_name(p), .what = "value", .dtype = QKV_REAL,
                            .ndim = qkv_param_ndim(p), .data = qkv_param_data(p),
                            .held = qkv_param_count(p)};
@@ -64,10 +67,13 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
         e->s = qkv_average_state(l->average, i - weights - opt);
     }
     const qkv_param *p = e->s.param && i >= weights ? qkv_params_find(l->params, e->s.param) : NULL;
+    if (p && qkv__param_fixed(p))
+        return false;
     e->param = p ? qkv__param_index(p) : 0;
     e->cut = p && qkv__ranks_cuts(l->ranks, e->param) && qkv_dist_size(l->ctx) > 1;
     snprintf(e->name, sizeof e->name, "%s.%s%s%s", owner, e->s.what, e->s.param ? "." : "",
              e->s.param ? e->s.param : "");
+    return true;
 }
 
 /* ---- the place ---------------------------------------------------------------------------- */
@@ -231,8 +237,7 @@ static qkv_status hand_in(qkv__loop *l)
     while (!(status = qkv__dist_broadcast(l->ctx, &i, sizeof i)) && i != NO_MORE) {
         entry e;
         qkv__request request;
-        entry_at(l, i, &e);
-        if (!e.s.held)
+        if (!entry_at(l, i, &e) || !e.s.held)
             continue;
         e.mapped = qkv_state_map(&e.s);
         status = e.mapped ? qkv__dist_send(l->ctx, e.mapped, e.s.held * sizeof(qkv_real), 0,
@@ -250,9 +255,9 @@ static qkv_status hand_in(qkv__loop *l)
 
 static qkv_status write_state(qkv__loop *l)
 {
-    size_t n = entry_count(l);
-    entry *list = qkv_calloc(l->ctx, n, sizeof *list);
-    qkv_safetensors_entry *out = list ? qkv_calloc(l->ctx, n, sizeof *out) : NULL;
+    size_t all = entry_count(l), n = 0;
+    entry *list = qkv_calloc(l->ctx, all, sizeof *list);
+    qkv_safetensors_entry *out = list ? qkv_calloc(l->ctx, all, sizeof *out) : NULL;
     char *path = out ? state_path(l) : NULL;
     qkv_real *whole = path && l->ranks ? qkv_malloc(l->ctx, largest(l) * sizeof *whole) : NULL;
     qkv_json_writer place;
@@ -260,20 +265,22 @@ static qkv_status write_state(qkv__loop *l)
     put_place(l, &place);
     const char *text = qkv_json_writer_text(&place);
     qkv_status status = path && text && (whole || !l->ranks) ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < n && !status; i++) {
-        entry_at(l, i, &list[i]);
-        list[i].l = l;
-        list[i].whole = whole;
-        const qkv_state *s = &list[i].s;
+    for (size_t i = 0; i < all && !status; i++) {
+        entry *e = &list[n];
+        if (!entry_at(l, i, e))
+            continue;
+        e->l = l;
+        e->whole = whole;
+        const qkv_state *s = &e->s;
         bool real = s->dtype == QKV_REAL;
-        list[i].mapped = qkv_state_map(s);
-        status = list[i].mapped ? QKV_OK : QKV_E_MEMORY;
-        out[i] = (qkv_safetensors_entry){.name = list[i].name, .ndim = s->ndim, .shape = s->shape,
-                                         .store = real ? QKV_STORE_F32 : QKV_STORE_I32,
-                                         .data = real && !list[i].cut ? list[i].mapped : NULL,
-                                         .raw = real ? NULL : list[i].mapped,
-                                         .fill = list[i].cut ? fill_cut : NULL,
-                                         .user = &list[i]};
+        e->mapped = qkv_state_map(s);
+        status = e->mapped ? QKV_OK : QKV_E_MEMORY;
+        out[n++] = (qkv_safetensors_entry){.name = e->name, .ndim = s->ndim, .shape = s->shape,
+                                           .store = real ? QKV_STORE_F32 : QKV_STORE_I32,
+                                           .data = real && !e->cut ? e->mapped : NULL,
+                                           .raw = real ? NULL : e->mapped,
+                                           .fill = e->cut ? fill_cut : NULL,
+                                           .user = e};
     }
     const char *metadata[] = {"qkv", text, NULL};
     qkv_safetensors_options o = {.metadata = metadata};
@@ -370,7 +377,8 @@ static qkv_status load_entries(qkv__loop *l, const char *path, const qkv_safeten
     qkv_status status = several && !room ? QKV_E_MEMORY : QKV_OK;
     for (size_t i = 0; i < n && !status; i++) {
         entry e;
-        entry_at(l, i, &e);
+        if (!entry_at(l, i, &e))
+            continue;
         e.mapped = qkv_state_map(&e.s);
         status = e.mapped ? load_entry(l, path, file, &e, room) : QKV_E_MEMORY;
         qkv_state_unmap(&e.s, e.mapped, true);

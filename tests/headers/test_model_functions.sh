@@ -8,7 +8,9 @@ qkv_model_can qkv_model_flops qkv_model_set_labels
 qkv_model_label_count qkv_model_label qkv_model_labels qkv_model_set_eos_ids qkv_model_eos_count
 qkv_model_set_image_format qkv_model_image_format qkv_model_visit qkv_model_init qkv_model_copy
 qkv_hub_load qkv_hub_load_config qkv_hub_load_with qkv_hub_load_config_with
-qkv_hub_load_stored qkv_hub_load_weights qkv_hub_load_matching qkv_hub_save qkv_hub_import"
+qkv_hub_load_stored qkv_hub_load_weights qkv_hub_load_matching qkv_hub_save qkv_hub_import
+qkv_hub_add_adapter qkv_model_add_lora qkv_model_adapter qkv_model_adapter_count
+qkv_model_merge_adapters"
 
 # Declarations, one a line, without comments; of these the names in front of a parameter list with a
 # model in it.

@@ -107,32 +107,36 @@ static void test_extremes(void **state)
         }
 }
 
+static void check_widening(fixture *f, qkv_k_small_type type, size_t k)
+{
+    enum { N = 53, LD = 60 };
+    float *w = random_array(f, N * k), row[70];
+    rounded r = round_of(type, w, N, k, 1);
+    for (size_t first = 0; first < N; first += QKV_K_PACKED)
+        for (size_t n = 1; first + n <= N; n += 6) {
+            unsigned char *all = guarded(k * LD * sizeof(float));
+            float *y = (float *)(void *)(all + GUARD);
+            qkv_exec e = {.threads = 2, .scratch = f->scratch};
+            qkv__kernels(QKV_ISA_REFERENCE)->widen(&e, y, LD, &r.w, first, n);
+            for (size_t j = 0; j < n; j++) {
+                qkv__small_reals(&r.w, first + j, row);
+                for (size_t p = 0; p < k; p++)
+                    assert_true(y[p * LD + j] == row[p]);
+            }
+            for (size_t p = 0; p < k; p++)
+                assert_int_equal(all[GUARD + (p * LD + n) * sizeof(float)], 0x5c);
+            check_guards(all, k * LD * sizeof(float));
+            free(all);
+        }
+    free(w);
+    free_rounded(&r);
+}
+
 static void test_widening(void **state)
 {
-    fixture *f = *state;
-    enum { N = 53, LD = 60 };
-    for (size_t k = 1; k < 70; k += 17) {
-        float *w = random_array(f, N * k), row[70];
-        rounded r = round_of(QKV_K_BF16, w, N, k, 1);
-        for (size_t first = 0; first < N; first += QKV_K_PACKED)
-            for (size_t n = 1; first + n <= N; n += 6) {
-                unsigned char *all = guarded(k * LD * sizeof(float));
-                float *y = (float *)(void *)(all + GUARD);
-                qkv_exec e = {.threads = 2, .scratch = f->scratch};
-                qkv__kernels(QKV_ISA_REFERENCE)->widen(&e, y, LD, &r.w, first, n);
-                for (size_t j = 0; j < n; j++) {
-                    qkv__small_reals(&r.w, first + j, row);
-                    for (size_t p = 0; p < k; p++)
-                        assert_true(y[p * LD + j] == row[p]);
-                }
-                for (size_t p = 0; p < k; p++)
-                    assert_int_equal(all[GUARD + (p * LD + n) * sizeof(float)], 0x5c);
-                check_guards(all, k * LD * sizeof(float));
-                free(all);
-            }
-        free(w);
-        free_rounded(&r);
-    }
+    for (size_t t = 0; t < TYPES; t++)
+        for (size_t k = 1; k < 70; k += 17)
+            check_widening(*state, types[t], k);
 }
 
 /* Rows in any order, some twice: bits and scales are those of the row taken, and what fills up the

@@ -17,11 +17,12 @@
 #include "tensor/make.h"
 
 enum { ROWS = 70, WIDTH = 96, TEXTS = 5 };
+enum { WIDE_ROWS = 700, WIDE = 800 }; /* more numbers than are widened at a time */
 
 /* A matrix, a table, a bias and a matrix that is not marked; numbers between -1 and 1. */
 typedef struct {
     qkv_params *ps;
-    qkv_param *w, *table, *bias, *free;
+    qkv_param *w, *table, *bias, *free, *down; /* down: (WIDTH, ROWS) */
 } layer;
 
 static bool fill_param(qkv_param *p, uint64_t seed)
@@ -58,8 +59,9 @@ static bool make_layer(layer *l, qkv_context *ctx)
     l->table = qkv__param_table(qkv_param_create(l->ps, "table", 2, shape));
     l->bias = qkv_param_create(l->ps, "bias", 1, n);
     l->free = qkv_param_create(l->ps, "free", 2, shape);
+    l->down = qkv_param_create(l->ps, "down", 2, (const size_t[]){WIDTH, ROWS});
     return fill_param(l->w, 1) && fill_param(l->table, 2) && fill_param(l->bias, 3) &&
-           fill_param(l->free, 4);
+           fill_param(l->free, 4) && fill_param(l->down, 5);
 }
 
 /* act(rows of the table by id, then the matrix and a loss on the table). */
@@ -151,10 +153,126 @@ static void test_refusals(void **state)
     expect_sentence(f, "parameter w is kept in int8");
     assert_null(qkv_data(t, qkv_use(t, l.w)));
     qkv_tape_mode(t, true, false);
+    qkv_param_freeze(l.w, false);
     qkv_tensor *x = qkv_use(t, l.free);
     assert_null(qkv_linear(t, x, qkv_use(t, l.w), NULL, QKV_ACT_NONE));
     expect_sentence(f, "parameter w is kept in int8, which cannot be trained");
     qkv_params_destroy(l.ps);
+}
+
+/* ---- frozen in fewer bits, in a pass that records -------------------------------------------- */
+
+/* The numbers that a parameter in fewer bits stands for become another's. */
+static void stand_for(qkv_tape *t, qkv_param *out, qkv_param *stored)
+{
+    static int32_t all[WIDE_ROWS];
+    const size_t shape[] = {qkv_param_dim(out, 0)};
+    for (size_t j = 0; j < shape[0]; j++)
+        all[j] = (int32_t)j;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    const qkv_tensor *x = qkv_embedding(t, qkv_tensor_ids(t, all, 1, shape), qkv_use(t, stored), 1,
+                                        NULL, NULL);
+    memcpy(qkv_param_data(out), qkv_data(t, x), qkv_param_count(out) * sizeof(qkv_real));
+    qkv_param_touch(out);
+}
+
+/* Sums of squares of: rows of the table through a linear layer and its activation, through a
+ * network of that layer and its transpose, and a classifier's loss. */
+static qkv_tensor *frozen_loss(qkv_tape *t, const layer *l)
+{
+    const int32_t ids[TEXTS] = {3, 0, 5, 17, 17};
+    const size_t shape[] = {TEXTS};
+    qkv_tensor *table = qkv_use(t, l->table), *w = qkv_use(t, l->w), *bias = qkv_use(t, l->bias);
+    qkv_tensor *rows = qkv_tensor_ids(t, ids, 1, shape);
+    qkv_tensor *x = qkv_add(t, qkv_embedding(t, rows, table, 1, NULL, NULL),
+                            qkv_slice(t, qkv_use(t, l->free), 0, 0, TEXTS));
+    qkv_tensor *y = qkv_linear(t, x, w, bias, QKV_ACT_GELU);
+    const qkv__layer up = {w, bias}, down = {qkv_use(t, l->down), NULL};
+    qkv_tensor *z = qkv__feed_forward(t, x, &up, QKV_ACT_SILU, &down);
+    qkv_tensor *loss = qkv_classifier_loss(t, z, table, NULL, rows, NULL);
+    return qkv_add(t, loss, qkv_add(t, qkv_sum(t, qkv_mul(t, y, y)),
+                                    qkv_sum(t, qkv_mul(t, z, z))));
+}
+
+static double frozen_gradient(fixture *f, const layer *l, qkv_real *out)
+{
+    qkv_tape_reset(f->t);
+    qkv_tape_mode(f->t, true, false);
+    qkv_params_zero_grad(l->ps);
+    qkv_tensor *loss = frozen_loss(f->t, l);
+    if (!loss)
+        fail_msg("%s", qkv_context_message(f->ctx));
+    double value = (double)qkv_item(f->t, loss);
+    assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+    memcpy(out, qkv_param_grad(l->free), TEXTS * WIDTH * sizeof *out);
+    return value;
+}
+
+static void compare_gradients(const char *what, const qkv_real *got, const qkv_real *expected,
+                              size_t n)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)expected[i]));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)(got[i] - expected[i])) <= 1e-5 * most))
+            fail_msg("%s: gradient %zu is %.9g, expected %.9g", what, i, (double)got[i],
+                     (double)expected[i]);
+}
+
+/* The same loss and gradients as with the numbers in f32 that they stand for. */
+static void test_frozen(void **state)
+{
+    fixture *f = *state;
+    for (qkv_weights weights = QKV_WEIGHTS_BF16; weights <= QKV_WEIGHTS_INT4; weights++) {
+        layer a, b;
+        static qkv_real got[TEXTS * WIDTH], expected[TEXTS * WIDTH];
+        assert_true(make_layer(&a, f->ctx) && make_layer(&b, f->ctx));
+        assert_int_equal(qkv_params_store(a.ps, weights), QKV_OK);
+        stand_for(f->t, b.w, a.w);
+        stand_for(f->t, b.table, a.table);
+        double y = frozen_gradient(f, &a, got), z = frozen_gradient(f, &b, expected);
+        assert_null(qkv_param_grad(a.w));
+        compare_gradients(qkv_weights_name(weights), got, expected, TEXTS * WIDTH);
+        if (!(fabs(y - z) <= 1e-5 * fabs(z)))
+            fail_msg("%s: the loss is %.9g, expected %.9g", qkv_weights_name(weights), y, z);
+        qkv_tape_reset(f->t);
+        qkv_params_destroy(a.ps);
+        qkv_params_destroy(b.ps);
+    }
+}
+
+/* A matrix that is widened in two goes, and added to a gradient that is there. */
+static void test_frozen_wide(void **state)
+{
+    fixture *f = *state;
+    const size_t shape[] = {WIDE_ROWS, WIDE}, x_shape[] = {TEXTS, WIDE};
+    static qkv_real grads[2][TEXTS * WIDE];
+    qkv_params *ps;
+    assert_int_equal(qkv_params_create(&ps, f->ctx), QKV_OK);
+    qkv_param *w = qkv__param_linear(qkv_param_create(ps, "w", 2, shape));
+    qkv_param *plain = qkv_param_create(ps, "plain", 2, shape);
+    qkv_param *x = qkv_param_create(ps, "x", 2, x_shape);
+    assert_true(fill_param(w, 1) && fill_param(x, 2));
+    assert_int_equal(qkv_params_store(ps, QKV_WEIGHTS_INT8), QKV_OK);
+    stand_for(f->t, plain, w);
+    qkv_param_freeze(plain, true);
+    for (int i = 0; i < 2; i++) {
+        qkv_tape_reset(f->t);
+        qkv_tape_mode(f->t, true, false);
+        qkv_params_zero_grad(ps);
+        qkv_tensor *in = qkv_use(f->t, x);
+        qkv_tensor *y = qkv_linear(f->t, in, qkv_use(f->t, i ? plain : w), NULL, QKV_ACT_NONE);
+        qkv_tensor *loss = qkv_add(f->t, qkv_sum(f->t, qkv_mul(f->t, y, y)),
+                                   qkv_sum(f->t, qkv_mul(f->t, in, in)));
+        assert_non_null(loss);
+        assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+        memcpy(grads[i], qkv_param_grad(x), sizeof grads[i]);
+    }
+    compare_gradients("wide", grads[0], grads[1], TEXTS * WIDE);
+    qkv_tape_reset(f->t);
+    qkv_params_destroy(ps);
 }
 
 /* Rows of the table times the matrix that is not marked, so often that in the end it is packed. */
@@ -274,6 +392,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ops, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_frozen, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_frozen_wide, setup, teardown),
         cmocka_unit_test_setup_teardown(test_moved, setup, teardown),
         cmocka_unit_test_setup_teardown(test_model, setup, teardown),
         cmocka_unit_test(test_memory),
