@@ -1,6 +1,8 @@
 /* jinja.c - a template as a whole: read, rendered. */
 #include "jinja/jinja.h"
 
+#include <string.h>
+
 #include "jinja/run.h"
 
 typedef qkv__jinja_value value;
@@ -27,6 +29,9 @@ qkv_status qkv__jinja_open(qkv__jinja **out, qkv_context *ctx, const char *name,
     if (!status && length > LONGEST)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: a template of at most %d bytes expected, found "
                           "%zu", name, LONGEST, length);
+    char *kept = status ? NULL : qkv__jinja_alloc(&t->pool, strlen(name) + 1);
+    if (kept)
+        t->name = strcpy(kept, name);
     if (!status)
         status = qkv__jinja_parse(t, source, length);
     if (status && t->pool.arena && qkv__arena_failed(t->pool.arena))
