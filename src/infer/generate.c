@@ -220,6 +220,8 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         qkv_ids *out)
 {
     qkv_generator *g;
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     qkv_status status = qkv_generator_create(&g, m);
     if (!status)
         status = qkv_generator_run(g, prompt, n, options, fn, user, out);
