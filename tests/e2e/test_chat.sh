@@ -22,8 +22,8 @@ small="--tokenizer char --length 240 --batch 4 --threads 1 --set hidden_size=48
     --set num_hidden_layers=1 --set num_attention_heads=2 --set intermediate_size=64 --lr 0.006"
 
 # shellcheck disable=SC2086 # words of $small
-goes_on 200 straight stopped train lm --conversations talks.jsonl --chat-template chatml --steps 600 \
-    $small
+goes_on 200 straight stopped train lm --conversations talks.jsonl --chat-template chatml \
+    --steps 600 $small
 [ -s straight/chat_template.jinja ] || fail "no template beside the model"
 grep -q '"name": "answer-1"' straight/train/metrics.jsonl || ls straight/train/samples |
     grep -q answer || fail "no sample of an answer"
@@ -35,7 +35,8 @@ above "$(field accuracy answer)" 0.9 || fail "accuracy: $(cat answer)"
 ask() { "$QKV" chat straight --greedy --threads 1 "$@" 2>notes || fail "chat $*: $(cat notes)"; }
 
 # Alone, in a conversation whose start is not computed again, from a pipe, after /reset.
-[ "$(ask --message 'Number 2?')" = "It is blue." ] || fail "one message: $(ask --message 'Number 2?')"
+ask --message 'Number 2?' >answer
+[ "$(cat answer)" = "It is blue." ] || fail "one message: $(cat answer)"
 ask --message 'Number 3?' --message 'Number 4?' --json >answer
 [ "$(wc -l <answer)" -eq 2 ] || fail "two answers expected: $(cat answer)"
 head -1 answer | grep -qF '{"text": "It is green.", "ids": [' || fail "--json: $(cat answer)"
@@ -74,7 +75,8 @@ refused 1 'nowhere.jinja: cannot be opened' chat straight --chat-template nowher
 printf '{{ x | nope }}' >bad.jinja
 refused 1 'bad.jinja: line 1 of the template: filter "nope" is not known' \
     chat straight --chat-template bad.jinja --message x
-printf '{%% for i in range(99999) %%}{%% for j in range(9999) %%}{%% endfor %%}{%% endfor %%}' >slow.jinja
+printf '{%% for i in range(99999) %%}{%% for j in range(9999) %%}{%% endfor %%}{%% endfor %%}' \
+    >slow.jinja
 refused 1 'is stopped' chat straight --chat-template slow.jinja --message x
 refused 1 'variables: a JSON object expected' chat straight --variables '[1]' --message x
 echo '{"messages": [{"role": "user"' >broken.jsonl
