@@ -7,7 +7,7 @@ static const char *const lm_examples[] = {
     "qkv train lm --data *.txt --vocab 8192 --model tiny --steps 500 --out runs/all",
     "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
     "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow",
-    "qkv train lm --conversations talks.jsonl --init runs/all --chat-template chatml --out runs/t",
+    "qkv train lm --conversations talks.jsonl --init SmolLM2-Instruct --out runs/t",
     NULL};
 
 CLI_COMMAND(cli_train_lm, 200) = {

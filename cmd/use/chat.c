@@ -202,7 +202,7 @@ static int use_chat_run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv chat SmolLM2-135M-Instruct",
-    "qkv chat SmolLM2-135M-Instruct --system \"Answer in one word.\" --message \"Is ice cold?\"",
+    "qkv chat SmolLM2-135M-Instruct --system \"Be brief.\" --message \"Is ice cold?\"",
     "qkv chat runs/tutor < questions.txt",
     "qkv chat runs/tutor --file conversations.jsonl --greedy --json", NULL};
 

@@ -75,12 +75,8 @@ static value repeat(run *r, value v, int64_t times)
 
 static bool times_fits(int64_t a, int64_t b)
 {
-    if (!a || !b)
-        return true;
-    if (a == INT64_MIN || b == INT64_MIN)
-        return a == 1 || b == 1;
-    int64_t x = a < 0 ? -a : a, y = b < 0 ? -b : b;
-    return x <= INT64_MAX / y;
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    return y == 0 || x <= (uint64_t)INT64_MAX / y;
 }
 
 static bool plus_fits(int64_t a, int64_t b)
