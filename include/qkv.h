@@ -11,6 +11,7 @@
 #include <qkv/bert.h>
 #include <qkv/change.h>
 #include <qkv/chart.h>
+#include <qkv/chat.h>
 #include <qkv/classify_images.h>
 #include <qkv/clip.h>
 #include <qkv/codes.h>
@@ -50,6 +51,7 @@
 #include <qkv/perceptual.h>
 #include <qkv/perceptual_task.h>
 #include <qkv/pipeline.h>
+#include <qkv/pipeline_chat.h>
 #include <qkv/pipeline_embed.h>
 #include <qkv/pipeline_images.h>
 #include <qkv/pipeline_look.h>

@@ -5,7 +5,8 @@
 
 For each kind: qkv trains a small model and an adapter of it; PEFT puts the adapter on the model,
 and transformers opens what `qkv convert --merge` made. Then PEFT makes an adapter with a rank
-pattern and rsLoRA, and qkv merges that. Needs torch, transformers, peft, safetensors and sentencepiece."""
+pattern and rsLoRA, and qkv merges that. Needs torch, transformers, peft, safetensors and
+sentencepiece."""
 
 import argparse
 import os

@@ -133,6 +133,8 @@ void cli_watch_signals(void);
 /* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
 void cli_catch_signals(void);
 bool cli_stopped(void);
+/* After this a signal kills again. Returns what cli_stopped was, which is false now. */
+bool cli_release_signals(void);
 
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before);

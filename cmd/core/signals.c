@@ -55,6 +55,12 @@ void cli_catch_signals(void)
     atomic_store(&catching, true);
 }
 
+bool cli_release_signals(void)
+{
+    atomic_store(&catching, false);
+    return atomic_exchange(&stopped, false);
+}
+
 bool cli_stopped(void)
 {
     return atomic_load(&stopped);

@@ -6,12 +6,17 @@ static const char *const lm_examples[] = {
     "qkv train lm --data book.txt --minutes 5 --out runs/book --resume",
     "qkv train lm --data *.txt --vocab 8192 --model tiny --steps 500 --out runs/all",
     "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
-    "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow", NULL};
+    "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow",
+    "qkv train lm --conversations talks.jsonl --init SmolLM2-Instruct --out runs/t",
+    NULL};
 
 CLI_COMMAND(cli_train_lm, 200) = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",
                .usage = "--data FILE... --out DIR [options]", .examples = lm_examples,
-               .text = "Trains on UTF-8 text and evaluates on what it holds out. --out becomes a "
+               .text = "Trains on UTF-8 text and evaluates on what it holds out. --conversations "
+                       "learns what the assistant says in conversations, lines of JSON: "
+                       "{\"messages\": [{\"role\": \"user\", \"content\": TEXT}, ..]}, which a "
+                       "chat template makes into text; `qkv chat` then answers. --out becomes a "
                        "model directory as Hugging Face lays it out; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
     .job = "lm", .ranks = true, .run = train_run};

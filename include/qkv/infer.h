@@ -61,6 +61,20 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out);
 
+/* A generator makes one text after another and keeps the keys and values of the last: what the next
+ * prompt begins with, if the last text began with it too, is not computed again. For conversations.
+ * The model must outlive it. On failure *out is NULL. */
+typedef struct qkv_generator qkv_generator;
+qkv_status qkv_generator_create(qkv_generator **out, qkv_model *m);
+void qkv_generator_destroy(qkv_generator *g); /* NULL is allowed */
+/* As qkv_generate, whose text it is up to the rounding of numbers. After a failure the generator
+ * can be used again. */
+qkv_status qkv_generator_run(qkv_generator *g, const int32_t *prompt, size_t n,
+                             const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
+                             qkv_ids *out);
+/* Tokens of the last prompt that were not computed again. */
+size_t qkv_generator_reused(const qkv_generator *g);
+
 /* A prediction for a masked token. */
 typedef struct {
     int32_t id;

@@ -123,6 +123,25 @@ typedef struct {
 qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
                            size_t limit, qkv_lm_score *out);
 
+/* The same on conversations, records of 2 fields (qkv_chat_add_records): a sample is as many whole
+ * conversations as have `length` ids together, which do not attend to each other, and the loss is
+ * the mean over the tokens of the assistant. */
+qkv_status qkv_task_chat(qkv_task *out, qkv_model *model, const qkv_records *train,
+                         const qkv_records *valid, size_t length, uint64_t seed);
+
+typedef struct {
+    double loss;       /* mean -log p of a token of the assistant, nats */
+    double perplexity; /* e^loss */
+    double accuracy;   /* share of these tokens that were the most likely */
+    size_t answers;    /* number of these tokens */
+    size_t tokens;     /* read */
+} qkv_chat_score;
+
+/* Scores conversations; limit: approximate number of tokens, in whole ones, evenly spaced (0: all).
+ * t is reset and used without recording. */
+qkv_status qkv_chat_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records, size_t limit,
+                             qkv_chat_score *out);
+
 /* ---- translation --------------------------------------------------------------------------- */
 
 typedef struct {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "text/texts.h"
+#include "job/conversations.h"
 #include "job/run.h"
 #include "job/sample.h"
 #include "job/vocabulary.h"
@@ -24,12 +25,13 @@ static const char *const positions[] = {"learned", "sinusoid", "none", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
+    {.flag = "data", .type = QKV_OPT_LIST, FIELD(data), .value = "FILE",
      .help = "text to learn from, one file or more"},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "FILE",
      .help = "text to evaluate on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
-     .initial = "10%", .help = "else: bytes or share held out at the end of the data"},
+     .initial = "10%",
+     .help = "else: bytes (conversations: lines) or share held out at the end of the data"},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = layouts, .initial = "llama",
      .help = "gpt2: learned positions, LayerNorm; else rotary, RMSNorm, gated"},
     {.flag = "positions", .type = QKV_OPT_ENUM, FIELD(positions), .names = positions,
@@ -44,6 +46,7 @@ static const qkv_option_table table = {"Language model", rows, sizeof rows / siz
 typedef struct {
     qkv__run base;
     settings s;
+    qkv__conversations talks; /* instead of s.data */
     qkv_vocabulary vocabulary;
     qkv_gpt_config config;
     qkv__text_split texts;
@@ -79,25 +82,67 @@ static qkv_status lm_make_model(job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
+static qkv_status lm_check(qkv__run *base)
+{
+    const job *j = (const job *)base;
+    if (!j->s.data.count == !j->talks.files.count)
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--data and --conversations: one of them "
+                        "expected, found %s", j->s.data.count ? "both" : "none");
+    return QKV_OK;
+}
+
+/* The tokenizer and the model of a new run. */
+static qkv_status lm_vocabulary(job *j, const qkv_text_span *train, size_t train_count,
+                                const qkv_text_span *held, size_t held_count)
+{
+    qkv_status status = qkv__vocabulary_train(j->base.ctx, &j->vocabulary, j->base.options, 0,
+                                              train, train_count, held, held_count,
+                                              &j->base.tokenizer);
+    return status ? status : lm_make_model(j);
+}
+
 static qkv_status lm_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__text_split *x = &j->texts;
-    qkv_status status = qkv__text_split_open(&j->texts, base->ctx, &j->s.data, j->s.valid,
-                                             j->s.valid_last, false);
+    bool talks = j->talks.files.count > 0;
+    qkv_text_span texts[2];
+    qkv_status status = qkv__text_split_open(&j->texts, base->ctx,
+                                             talks ? &j->talks.files : &j->s.data, j->s.valid,
+                                             j->s.valid_last, talks);
+    if (!status && talks)
+        status = qkv__conversations_open(&j->talks, base);
     if (status)
         return status;
     if (base->o.init)
         return qkv__run_init(base);
-    status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, x->data.spans,
-                                   x->train_count, x->held, x->held_count, &base->tokenizer);
-    return status ? status : lm_make_model(j);
+    if (!talks)
+        return lm_vocabulary(j, x->data.spans, x->train_count, x->held, x->held_count);
+    status = qkv__conversations_texts(&j->talks, x, texts);
+    return status ? status : lm_vocabulary(j, &texts[0], 1, &texts[1], x->held_count > 0);
+}
+
+/* Tokens in a sample: all positions, or fewer of a model that was there before. */
+static qkv_status lm_length(job *j, size_t *out)
+{
+    const qkv__run *base = &j->base;
+    size_t most = qkv_lm_positions(base->model);
+    *out = qkv__run_given(base, "length") ? j->s.length : most;
+    if (*out <= most)
+        return QKV_OK;
+    return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
+                    "%s, found %zu", most, base->o.init ? base->o.init : base->o.out, *out);
 }
 
 static qkv_status lm_write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__text_split *x = &j->texts;
+    if (j->talks.files.count) {
+        size_t T;
+        qkv_status status = lm_length(j, &T);
+        return status ? status : qkv__conversations_write(&j->talks, base, x, T);
+    }
     qkv_status status = lm_pack(j, x->data.spans, x->train_count, QKV__TRAIN_TOKENS, &j->train);
     if (!status && x->held_count)
         status = lm_pack(j, x->held, x->held_count, QKV__VALID_TOKENS, &j->valid);
@@ -107,6 +152,8 @@ static qkv_status lm_write_data(qkv__run *base)
 static qkv_status lm_open_data(qkv__run *base)
 {
     job *j = (job *)base;
+    if (j->talks.files.count)
+        return qkv__conversations_reopen(base);
     qkv_status status = lm_pack(j, NULL, 0, QKV__TRAIN_TOKENS, &j->train);
     if (!status)
         status = lm_pack(j, NULL, 0, QKV__VALID_TOKENS, &j->valid);
@@ -116,20 +163,18 @@ static qkv_status lm_open_data(qkv__run *base)
     return status;
 }
 
-/* Tokens in a sample: all positions, or fewer of a model that was there before. */
 static qkv_status lm_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
-    size_t most = qkv_lm_positions(base->model), T = most;
-    if (qkv__run_given(base, "length"))
-        T = j->s.length;
-    if (T > most)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
-                         "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
+    size_t T;
+    qkv_status status = lm_length(j, &T);
+    if (status)
+        return status;
     j->s.length = T; /* as the run will keep it */
-    qkv_status status =
-        qkv_task_lm(&base->task, base->model, j->train, j->valid, T, base->o.seed);
+    if (j->talks.files.count)
+        return qkv__conversations_task(base, T);
+    status = qkv_task_lm(&base->task, base->model, j->train, j->valid, T, base->o.seed);
     bool valid = j->s.valid && qkv_tokens_count(j->train) > T; /* then that one is too short */
     if (status)
         return qkv_fail_prefix(ctx, valid ? j->s.valid : j->s.data.items[0]);
@@ -148,12 +193,15 @@ static void lm_close_data(qkv__run *base)
     qkv_tokens_close(j->train);
     qkv_tokens_close(j->valid);
     qkv__text_split_close(&j->texts);
+    qkv__conversations_close(&j->talks, base->ctx);
 }
 
 static qkv_status lm_sample(void *user, qkv_tape *t, qkv_samples *out)
 {
     const job *j = user;
     (void)t;
+    if (j->talks.files.count)
+        return qkv__sample_answers(&j->base, out);
     return qkv__sample_continuations(&j->base, j->valid ? j->valid : j->train, out);
 }
 
@@ -180,12 +228,14 @@ static size_t variant(const char *const *values)
 
 #define TABLES(config_table)                                                                       \
     {                                                                                              \
-        {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},           \
+        {&table, offsetof(job, s)}, {&qkv__conversations_table, offsetof(job, talks)},             \
+            {&qkv__vocabulary_table, offsetof(job, vocabulary)},           \
             QKV__RUN_TABLES, {&config_table, offsetof(job, config)}, {NULL, 0}                     \
     }
 #define LM                                                                                         \
     .name = "lm", .size = sizeof(job), .presets = presets, .decides = decides,                     \
-    .variant = variant, .can = QKV_CAN_GENERATE, .read = lm_read_data, .write = lm_write_data,     \
+    .variant = variant, .can = QKV_CAN_GENERATE, .check = lm_check, .read = lm_read_data,          \
+    .write = lm_write_data,                                                                        \
     .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
     .sample = lm_sample,                                                                           \
     .fixed = fixed, .task_tables = task_tables, .decided = decided

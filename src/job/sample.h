@@ -12,6 +12,8 @@
 
 /* Two places of the text, each continued. */
 qkv_status qkv__sample_continuations(const qkv__run *r, const qkv_tokens *text, qkv_samples *out);
+/* Two conversations up to an answer, each answered. Of records of ids and marks. */
+qkv_status qkv__sample_answers(const qkv__run *r, qkv_samples *out);
 /* A text with words hidden: guesses, and what was there. */
 qkv_status qkv__sample_hidden_words(const qkv__run *r, qkv_samples *out);
 /* Three sources, their greedy translations, their references. */

@@ -40,20 +40,17 @@ static qkv_status text_sample(qkv_samples *out, const char *name, qkv_str *text,
 
 /* ---- continuing --------------------------------------------------------------------------- */
 
-static qkv_status continuation(const qkv__run *r, const qkv_tokens *text, size_t i,
-                               qkv_samples *out)
+/* The prompt (n), a mark, and what the model goes on with. */
+static qkv_status continued(const qkv__run *r, const int32_t *prompt, size_t n, size_t i,
+                            const char *what, qkv_samples *out)
 {
-    size_t all = qkv_tokens_count(text), most = qkv_lm_positions(r->model) / 2;
-    size_t n = PROMPT < most ? PROMPT : most ? most : 1;
-    n = n < all ? n : all;
-    int32_t prompt[PROMPT], eos = qkv_tokenizer_special(r->tokenizer, QKV_TOKEN_EOS);
+    int32_t eos = qkv_tokenizer_special(r->tokenizer, QKV_TOKEN_EOS);
     qkv_generate_options o = {.tokens = MADE, .stop = &eos, .stops = eos >= 0, .index = i,
                               .sampling = qkv_sampling_defaults()};
     qkv_ids made = {0};
     qkv_str line;
     char name[QKV_SAMPLE_NAME];
     qkv_str_init(&line, r->ctx);
-    qkv_tokens_read(text, (all - n) * i / CONTINUATIONS, n, prompt);
     qkv_status status = qkv_generate(r->model, prompt, n, &o, NULL, NULL, &made);
     if (!status)
         status = add_text(r, &line, prompt, n);
@@ -61,8 +58,19 @@ static qkv_status continuation(const qkv__run *r, const qkv_tokens *text, size_t
     if (!status)
         status = add_text(r, &line, made.data, made.count);
     qkv_ids_free(&made, r->ctx);
-    (void)snprintf(name, sizeof name, "continuation-%zu", i + 1);
+    (void)snprintf(name, sizeof name, "%s-%zu", what, i + 1);
     return text_sample(out, name, &line, status);
+}
+
+static qkv_status continuation(const qkv__run *r, const qkv_tokens *text, size_t i,
+                               qkv_samples *out)
+{
+    size_t all = qkv_tokens_count(text), most = qkv_lm_positions(r->model) / 2;
+    size_t n = PROMPT < most ? PROMPT : most ? most : 1;
+    int32_t prompt[PROMPT];
+    n = n < all ? n : all;
+    qkv_tokens_read(text, (all - n) * i / CONTINUATIONS, n, prompt);
+    return continued(r, prompt, n, i, "continuation", out);
 }
 
 qkv_status qkv__sample_continuations(const qkv__run *r, const qkv_tokens *text, qkv_samples *out)
@@ -70,6 +78,22 @@ qkv_status qkv__sample_continuations(const qkv__run *r, const qkv_tokens *text, 
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < CONTINUATIONS && !status; i++)
         status = continuation(r, text, i, out);
+    return status;
+}
+
+qkv_status qkv__sample_answers(const qkv__run *r, qkv_samples *out)
+{
+    const qkv_records *shown = r->valid ? r->valid : r->train;
+    size_t count = qkv_records_count(shown);
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < CONTINUATIONS && i < count && !status; i++) {
+        const int32_t *ids, *marks;
+        size_t n = qkv_records_get(shown, i, 0, &ids), first = 1;
+        (void)qkv_records_get(shown, i, 1, &marks);
+        while (first + 1 < n && !marks[first])
+            first++;
+        status = continued(r, ids, first, i, "answer", out);
+    }
     return status;
 }
 

@@ -20,9 +20,31 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
     return status;
 }
 
+/* On the conversations that training held out. */
+static qkv_status evaluate_chat(qkv_pipeline *p, const char *path, qkv_metrics *out)
+{
+    qkv_records *records;
+    qkv_chat_score s = {0};
+    qkv_status status = qkv__records_open_of(&records, p->ctx, path, 2, p->tokenizer);
+    if (status)
+        return status;
+    status = qkv_chat_evaluate(p->model, p->tape, records, 0, &s);
+    if (status)
+        qkv_fail_prefix(p->ctx, path);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "perplexity", s.perplexity);
+    qkv_metrics_add(out, "accuracy", s.accuracy);
+    out->scored = s.tokens;
+    qkv_records_close(records);
+    return status;
+}
+
 static qkv_status evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                               qkv_metrics *out)
 {
+    const qkv_path talks = qkv_path_in(p->dir, QKV__VALID_RECORDS);
+    if (!o->file && qkv_file_exists(talks.text))
+        return evaluate_chat(p, talks.text, out);
     qkv_tokens *tokens = NULL;
     qkv_lm_score s = {0};
     qkv_status status = open_tokens(p, o->file, &tokens);

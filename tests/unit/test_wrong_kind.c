@@ -30,12 +30,14 @@ static struct {
     qkv_hub_save_options save;
     qkv_beam_search *search;
     qkv_batch *sequences;
+    qkv_generator *generator;
     qkv_image image;
     size_t cut;
     int32_t ids[QKV_LM_EOS_IDS];
     double real;
     union {
         qkv_lm_score lm;
+        qkv_chat_score chat;
         qkv_translate_score translate;
         qkv_mlm_score mlm;
         qkv_classify_score classify;
@@ -144,6 +146,8 @@ enum {
     T(qkv_perceptual_distance, LPIPS, (m, t, NULL, NULL))                                          \
     S(qkv_task_lm, LM, (&a.task, m, NULL, NULL, 4, 1))                                             \
     S(qkv_lm_evaluate, LM, (m, t, NULL, 4, 0, &a.score.lm))                                        \
+    S(qkv_task_chat, LM, (&a.task, m, NULL, NULL, 4, 1))                                           \
+    S(qkv_chat_evaluate, LM, (m, t, NULL, 0, &a.score.chat))                                       \
     S(qkv_task_prior, LM, (&a.task, m, NULL, NULL, 1, 1))                                          \
     S(qkv_prior_evaluate, LM, (m, t, NULL, 0, &a.score.grids))                                     \
     S(qkv_task_translate, PAIRS, (&a.task, m, NULL, NULL, NULL, 1))                                \
@@ -186,6 +190,7 @@ enum {
     S(qkv_task_perceptual, LPIPS, (&a.task, m, NULL, NULL, 1))                                     \
     S(qkv_perceptual_evaluate, LPIPS, (m, t, NULL, &a.score.lpips))                                \
     S(qkv_generate, LM, (m, a.ids, 1, NULL, NULL, NULL, NULL))                                     \
+    S(qkv_generator_create, LM, (&a.generator, m))                                                 \
     S(qkv_batch_create, LM, (&a.sequences, m, NULL))                                               \
     S(qkv_sample_codes, PRIOR, (m, NULL, NULL, NULL, NULL))                                        \
     S(qkv_fill, MLM, (m, a.ids, 1, 0, 1, NULL))                                                    \
