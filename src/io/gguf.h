@@ -1,0 +1,133 @@
+/* gguf.h - GGUF files (ggml's): fields, tensors, the blocks that numbers are rounded in.
+ *
+ * A file is "GGUF", u32 version (2 or 3), u64 tensors, u64 fields; the fields: key, u32 kind, value;
+ * for each tensor its name, u32 axes, their lengths from the innermost out, u32 type, u64 offset;
+ * then the data, from a multiple of the alignment on. A text is u64 bytes and the bytes. All is
+ * little-endian. Version 2 differs from 3 in nothing that is read here. */
+#ifndef QKV_SRC_IO_GGUF_H
+#define QKV_SRC_IO_GGUF_H
+
+#include "base/base.h"
+#include "io/file.h"
+
+/* ---- types of numbers ---------------------------------------------------------------------- */
+
+/* A type: so many numbers, neighbours in a row, are a block of so many bytes. */
+typedef struct {
+    const char *name; /* "Q8_0" */
+    uint32_t id;      /* in a file */
+    uint32_t file_type; /* general.file_type of a file whose matrices have it */
+    size_t block, bytes; /* 0: a type that is not read */
+    void (*decode)(qkv_real *out, const uint8_t *in, size_t blocks);
+    void (*encode)(uint8_t *out, const qkv_real *x, size_t blocks); /* NULL: it is not written */
+} qkv__gguf_type;
+
+enum { QKV__GGUF_MOST_BLOCK = 256, QKV__GGUF_MOST_BYTES = 1024 };
+
+const qkv__gguf_type *qkv__gguf_type_find(uint32_t id);          /* NULL: none */
+const qkv__gguf_type *qkv__gguf_type_named(const char *name);    /* "q8_0"; NULL: none */
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+typedef enum {
+    QKV__GGUF_U8, QKV__GGUF_I8, QKV__GGUF_U16, QKV__GGUF_I16, QKV__GGUF_U32, QKV__GGUF_I32,
+    QKV__GGUF_F32, QKV__GGUF_BOOL, QKV__GGUF_STRING, QKV__GGUF_ARRAY, QKV__GGUF_U64,
+    QKV__GGUF_I64, QKV__GGUF_F64, QKV__GGUF_KINDS
+} qkv__gguf_kind;
+
+/* A field. */
+typedef struct {
+    const char *key;
+    qkv__gguf_kind kind; /* of the value, or of an array's */
+    bool array;
+    size_t count;           /* of an array; else 1 */
+    const uint8_t *data;    /* the first value */
+    const uint8_t **texts;  /* (count) of strings: each one's length and bytes; else NULL */
+} qkv__gguf_field;
+
+enum { QKV__GGUF_DIMS = 4 };
+typedef struct {
+    const char *name;
+    const qkv__gguf_type *type;
+    int ndim;
+    size_t shape[QKV__GGUF_DIMS]; /* row-major: the innermost last */
+    size_t count;
+    const uint8_t *data;
+} qkv__gguf_tensor;
+
+typedef struct qkv__gguf qkv__gguf;
+
+/* Does the file begin as one? */
+bool qkv__gguf_is(const char *path);
+/* Every length is checked. On failure *out is NULL. */
+qkv_status qkv__gguf_open(qkv__gguf **out, qkv_context *ctx, const char *path);
+void qkv__gguf_close(qkv__gguf *g); /* NULL is allowed */
+const char *qkv__gguf_path(const qkv__gguf *g);
+
+size_t qkv__gguf_field_count(const qkv__gguf *g);
+const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i); /* sorted by key */
+const qkv__gguf_field *qkv__gguf_find(const qkv__gguf *g, const char *key); /* NULL: none */
+
+/* Fail with the field's name; those with _opt_ leave *out alone when there is none. A text ends in
+ * a 0 and lives as long as g. */
+qkv_status qkv__gguf_fail(const qkv__gguf *g, const char *key, const char *fmt, ...)
+    QKV_PRINTF(3, 4);
+qkv_status qkv__gguf_get_string(const qkv__gguf *g, const char *key, const char **out);
+qkv_status qkv__gguf_opt_string(const qkv__gguf *g, const char *key, const char **out);
+qkv_status qkv__gguf_opt_int(const qkv__gguf *g, const char *key, int64_t min, int64_t max,
+                             int64_t *out);
+qkv_status qkv__gguf_opt_real(const qkv__gguf *g, const char *key, double *out);
+qkv_status qkv__gguf_opt_bool(const qkv__gguf *g, const char *key, bool *out);
+/* An array of strings, or of numbers; *out NULL: there is none. */
+qkv_status qkv__gguf_opt_strings(const qkv__gguf *g, const char *key, const qkv__gguf_field **out);
+qkv_status qkv__gguf_opt_numbers(const qkv__gguf *g, const char *key, const qkv__gguf_field **out);
+/* i < count. The bytes of a string, which no 0 follows; a number of any kind. */
+const char *qkv__gguf_text(const qkv__gguf_field *f, size_t i, size_t *len);
+int64_t qkv__gguf_int(const qkv__gguf_field *f, size_t i);
+double qkv__gguf_real(const qkv__gguf_field *f, size_t i);
+
+size_t qkv__gguf_count(const qkv__gguf *g);
+const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i); /* sorted by name */
+const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *name);
+/* Elements begin .. begin+count-1, row-major. */
+void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
+                    qkv_real *out);
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* Fields in the order in which they are put. */
+typedef struct {
+    qkv_str bytes;
+    size_t count;
+} qkv__gguf_fields;
+
+void qkv__gguf_fields_init(qkv__gguf_fields *f, qkv_context *ctx);
+void qkv__gguf_fields_free(qkv__gguf_fields *f);
+void qkv__gguf_put_u32(qkv__gguf_fields *f, const char *key, uint32_t value);
+void qkv__gguf_put_f32(qkv__gguf_fields *f, const char *key, float value);
+void qkv__gguf_put_bool(qkv__gguf_fields *f, const char *key, bool value);
+void qkv__gguf_put_string(qkv__gguf_fields *f, const char *key, const char *text);
+/* An array; `count` items of its kind follow. */
+void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind kind, size_t count);
+void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value);
+void qkv__gguf_item_f32(qkv__gguf_fields *f, float value);
+void qkv__gguf_item_string(qkv__gguf_fields *f, const char *text, size_t len);
+
+/* A tensor to be written. fill gives its numbers, a few thousand at a time; blocks, if it is not
+ * NULL, gives them as the type's blocks instead. */
+typedef struct {
+    char name[64];
+    const qkv__gguf_type *type;
+    int ndim;
+    size_t shape[QKV__GGUF_DIMS];
+    qkv_status (*fill)(void *user, size_t begin, size_t count, qkv_real *out);
+    qkv_status (*blocks)(void *user, size_t first, size_t count, uint8_t *out);
+    void *user;
+} qkv__gguf_entry;
+
+/* Atomically. QKV_E_UNSUPPORTED, with the tensor's name: a type of blocks has no room for its
+ * numbers (not finite, or beyond what half precision holds). */
+qkv_status qkv__gguf_save(qkv_context *ctx, const char *path, const qkv__gguf_fields *fields,
+                          const qkv__gguf_entry *entries, size_t count);
+
+#endif
