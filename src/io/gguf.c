@@ -12,7 +12,7 @@
 enum { MOST_KEY = 65535, MOST_ALIGNMENT = 1 << 20, DEFAULT_ALIGNMENT = 32 };
 enum { LEAST_FIELD = 13, LEAST_TENSOR = 24 }; /* bytes */
 
-struct qkv__gguf {
+struct qkv_gguf {
     qkv_context *ctx;
     char *path;
     qkv__arena *arena;
@@ -312,7 +312,7 @@ static qkv_status take_tensors(qkv__gguf *g, uint64_t count)
 
 static const char magic[] = {'G', 'G', 'U', 'F'};
 
-bool qkv__gguf_is(const char *path)
+bool qkv_gguf_is(const char *path)
 {
     char start[sizeof magic];
     FILE *f = qkv_dir_exists(path) ? NULL : fopen(path, "rb");
@@ -344,7 +344,7 @@ static qkv_status read_header(qkv__gguf *g)
     return status ? status : take_tensors(g, tensors);
 }
 
-qkv_status qkv__gguf_open(qkv__gguf **out, qkv_context *ctx, const char *path)
+qkv_status qkv_gguf_open(qkv__gguf **out, qkv_context *ctx, const char *path)
 {
     *out = NULL;
     qkv__gguf *g = qkv_calloc(ctx, 1, sizeof *g);
@@ -358,14 +358,14 @@ qkv_status qkv__gguf_open(qkv__gguf **out, qkv_context *ctx, const char *path)
     if (!status)
         status = read_header(g);
     if (status) {
-        qkv__gguf_close(g);
+        qkv_gguf_close(g);
         return status;
     }
     *out = g;
     return QKV_OK;
 }
 
-void qkv__gguf_close(qkv__gguf *g)
+void qkv_gguf_close(qkv__gguf *g)
 {
     if (!g)
         return;
@@ -377,10 +377,11 @@ void qkv__gguf_close(qkv__gguf *g)
 }
 
 const char *qkv__gguf_path(const qkv__gguf *g) { return g->path; }
+qkv_context *qkv__gguf_context(const qkv__gguf *g) { return g->ctx; }
 
 /* ---- fields of an open file -------------------------------------------------------------------- */
 
-size_t qkv__gguf_field_count(const qkv__gguf *g) { return g->field_count; }
+size_t qkv_gguf_fields(const qkv__gguf *g) { return g->field_count; }
 const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i) { return &g->fields[i]; }
 
 const qkv__gguf_field *qkv__gguf_find(const qkv__gguf *g, const char *key)
@@ -529,7 +530,7 @@ qkv_status qkv__gguf_opt_numbers(const qkv__gguf *g, const char *key, const qkv_
 
 /* ---- tensors of an open file -------------------------------------------------------------------- */
 
-size_t qkv__gguf_count(const qkv__gguf *g) { return g->count; }
+size_t qkv_gguf_tensors(const qkv__gguf *g) { return g->count; }
 const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i) { return &g->tensors[i]; }
 
 const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *name)

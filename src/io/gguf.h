@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "qkv/gguf.h"
 
 /* ---- types of numbers ---------------------------------------------------------------------- */
 
@@ -55,17 +56,13 @@ typedef struct {
     const uint8_t *data;
 } qkv__gguf_tensor;
 
-typedef struct qkv__gguf qkv__gguf;
+typedef qkv_gguf qkv__gguf;
 
-/* Does the file begin as one? */
-bool qkv__gguf_is(const char *path);
-/* Every length is checked. On failure *out is NULL. */
-qkv_status qkv__gguf_open(qkv__gguf **out, qkv_context *ctx, const char *path);
-void qkv__gguf_close(qkv__gguf *g); /* NULL is allowed */
 const char *qkv__gguf_path(const qkv__gguf *g);
+qkv_context *qkv__gguf_context(const qkv__gguf *g);
 
-size_t qkv__gguf_field_count(const qkv__gguf *g);
-const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i); /* sorted by key */
+/* Sorted by key, and by name. */
+const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i);
 const qkv__gguf_field *qkv__gguf_find(const qkv__gguf *g, const char *key); /* NULL: none */
 
 /* Fail with the field's name; those with _opt_ leave *out alone when there is none. A text ends in
@@ -86,8 +83,7 @@ const char *qkv__gguf_text(const qkv__gguf_field *f, size_t i, size_t *len);
 int64_t qkv__gguf_int(const qkv__gguf_field *f, size_t i);
 double qkv__gguf_real(const qkv__gguf_field *f, size_t i);
 
-size_t qkv__gguf_count(const qkv__gguf *g);
-const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i); /* sorted by name */
+const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i);
 const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *name);
 /* Elements begin .. begin+count-1, row-major. */
 void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,

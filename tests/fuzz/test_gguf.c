@@ -24,12 +24,12 @@ static qkv_status read_gguf(qkv_context *ctx, const char *path)
 {
     qkv__gguf *g;
     qkv_real x[64];
-    qkv_status status = qkv__gguf_open(&g, ctx, path);
+    qkv_status status = qkv_gguf_open(&g, ctx, path);
     if (status)
         return status;
-    for (size_t i = 0; i < qkv__gguf_field_count(g); i++)
+    for (size_t i = 0; i < qkv_gguf_fields(g); i++)
         walk_field(qkv__gguf_field_at(g, i));
-    for (size_t i = 0; i < qkv__gguf_count(g); i++) {
+    for (size_t i = 0; i < qkv_gguf_tensors(g); i++) {
         const qkv__gguf_tensor *t = qkv__gguf_at(g, i);
         for (size_t at = 0; at < t->count; at += 64) {
             size_t n = t->count - at < 64 ? t->count - at : 64;
@@ -38,7 +38,7 @@ static qkv_status read_gguf(qkv_context *ctx, const char *path)
                 sum += (double)x[k];
         }
     }
-    qkv__gguf_close(g);
+    qkv_gguf_close(g);
     return QKV_OK;
 }
 

@@ -27,7 +27,7 @@ static int open_golden(void **state)
 {
     static files f;
     assert_int_equal(qkv_context_create(&f.ctx, NULL), QKV_OK);
-    assert_int_equal(qkv__gguf_open(&f.g, f.ctx, GOLDEN "types.gguf"), QKV_OK);
+    assert_int_equal(qkv_gguf_open(&f.g, f.ctx, GOLDEN "types.gguf"), QKV_OK);
     assert_int_equal(qkv_safetensors_open(&f.numbers, f.ctx, GOLDEN "types.safetensors"), QKV_OK);
     *state = &f;
     return 0;
@@ -36,7 +36,7 @@ static int open_golden(void **state)
 static int close_golden(void **state)
 {
     files *f = *state;
-    qkv__gguf_close(f->g);
+    qkv_gguf_close(f->g);
     qkv_safetensors_close(f->numbers);
     assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
     qkv_context_destroy(f->ctx);
@@ -115,8 +115,8 @@ static void test_numbers(void **state)
 {
     static qkv_real expected[NUMBERS], found[NUMBERS];
     files *f = *state;
-    assert_int_equal(qkv__gguf_count(f->g), 13);
-    for (size_t i = 0; i < qkv__gguf_count(f->g); i++) {
+    assert_int_equal(qkv_gguf_tensors(f->g), 13);
+    for (size_t i = 0; i < qkv_gguf_tensors(f->g); i++) {
         const qkv__gguf_tensor *t = qkv__gguf_at(f->g, i);
         const qkv_safetensor *e = qkv_safetensors_find(f->numbers, t->name);
         assert_non_null(e);
@@ -168,7 +168,7 @@ static void test_written(void **state)
     (void)snprintf(path, sizeof path, "/tmp/qkv-gguf-%ld", (long)getpid());
     assert_int_equal(qkv__gguf_save(f->ctx, path, &fields, entries, COUNT), QKV_OK);
     qkv__gguf_fields_free(&fields);
-    assert_int_equal(qkv__gguf_open(&g, f->ctx, path), QKV_OK);
+    assert_int_equal(qkv_gguf_open(&g, f->ctx, path), QKV_OK);
     for (size_t i = 0; i < COUNT; i++) {
         const qkv__gguf_tensor *t = qkv__gguf_tensor_find(g, entries[i].name);
         const qkv__gguf_tensor *theirs = qkv__gguf_tensor_find(f->g, entries[i].name);
@@ -178,7 +178,7 @@ static void test_written(void **state)
                             t->count / t->type->block * t->type->bytes);
     }
     assert_int_equal(qkv__gguf_find(g, "a")->count, 2);
-    qkv__gguf_close(g);
+    qkv_gguf_close(g);
     unlink(path);
 }
 
