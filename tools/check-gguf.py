@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""GGUF both ways, for real: models that transformers made are converted by qkv and run by llama.cpp;
-files that llama.cpp's converter and quantiser wrote become directories that transformers opens. By
-hand:
+"""GGUF both ways, for real: models that transformers made are converted by qkv and run by
+llama.cpp; files of llama.cpp's converter and quantiser become directories that transformers opens.
+By hand:
 
     python tools/check-gguf.py [--build build] [--text FILE] [--converter FOLDER] [--part NAME ...]
 
-Needs torch, transformers 5, tokenizers, sentencepiece, gguf and llama-cpp-python. FOLDER: llama.cpp's
-own, which has convert_hf_to_gguf.py; without it that part is left out. Exits 1 when a check failed.
+Needs torch, transformers 5, tokenizers, sentencepiece, gguf and llama-cpp-python. FOLDER:
+llama.cpp's own, which has convert_hf_to_gguf.py; without it that part is left out. Exits 1 when a
+check failed.
 """
 import argparse
 import glob

@@ -40,11 +40,12 @@ qkv_convert_options qkv_convert_defaults(void);
 const qkv_option_table *qkv_convert_table(void); /* of qkv_convert_options */
 
 /* Converts `from` and writes `to`. from: a model directory, a file that PyTorch saved, a GGUF file,
- * or a file with the names of timm, facebookresearch/mae, taming-transformers or VGG16. to: an empty
- * or new directory, which also receives the tokenizer's files, or a new file. A PyTorch file with
- * other names becomes model.safetensors. To GGUF, AUTO keeps the integers of a directory that
- * qkv_quantize wrote (Q8_0, Q4_0); from GGUF all types become f32 or what dtype says. Code in a file is never run. options may be NULL. Guesses are
- * reported as notes (qkv_context_on_event). On failure part of `to` may have been written. */
+ * or a file with the names of timm, facebookresearch/mae, taming-transformers or VGG16. to: an
+ * empty or new directory, which also receives the tokenizer's files, or a new file. A PyTorch file
+ * with other names becomes model.safetensors. To GGUF, AUTO keeps the integers of a directory that
+ * qkv_quantize wrote (Q8_0, Q4_0); from GGUF, numbers become F32 or what dtype says. Code in a file
+ * is never run. options may be NULL. Guesses are reported as notes (qkv_context_on_event). On
+ * failure part of `to` may have been written. */
 qkv_status qkv_convert(qkv_context *ctx, const char *from, const char *to,
                        const qkv_convert_options *options);
 

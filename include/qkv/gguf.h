@@ -1,5 +1,5 @@
-/* gguf.h - GGUF files, as llama.cpp has them: fields and tensors. qkv_convert makes model directories
- * of them, and them of model directories.
+/* gguf.h - GGUF files, as llama.cpp has them: fields and tensors. qkv_convert makes model
+ * directories of them, and them of model directories.
  * Layer: io */
 #ifndef QKV_GGUF_H
 #define QKV_GGUF_H
@@ -23,9 +23,9 @@ typedef struct {
 /* Does the file begin with "GGUF"? */
 bool qkv_gguf_is(const char *path);
 
-/* Opens a file of version 2 or 3 and checks all its lengths. On failure *out is NULL: QKV_E_IO if it
- * cannot be read, QKV_E_FORMAT if it is malformed, QKV_E_UNSUPPORTED for another version and for a
- * tensor of a type that is not read (IQ types, integers). */
+/* Opens a file of version 2 or 3 and checks all its lengths. On failure *out is NULL: QKV_E_IO if
+ * it cannot be read, QKV_E_FORMAT if it is malformed, QKV_E_UNSUPPORTED for another version and for
+ * a tensor of a type that is not read (IQ types, integers). */
 qkv_status qkv_gguf_open(qkv_gguf **out, qkv_context *ctx, const char *path);
 void qkv_gguf_close(qkv_gguf *g); /* NULL is allowed */
 
@@ -35,8 +35,8 @@ qkv_gguf_tensor qkv_gguf_tensor_at(const qkv_gguf *g, size_t i); /* sorted by na
 qkv_status qkv_gguf_read(const qkv_gguf *g, size_t i, size_t begin, size_t count, qkv_real *out);
 
 size_t qkv_gguf_fields(const qkv_gguf *g);
-/* The key of field i, sorted, and appended to value, unless that is NULL, its value as text: an array
- * by its length and its first values. */
+/* The key of field i, in sorted order. Appends its value as text to `value`, unless that is NULL:
+ * of an array its length and first values. */
 const char *qkv_gguf_field(const qkv_gguf *g, size_t i, qkv_str *value);
 
 QKV_END_DECLS

@@ -7,7 +7,7 @@
 
 enum { QUANTISATION_VERSION = 2 }; /* of ggml's blocks */
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static size_t count_numbers(const qkv__gguf *g)
 {
@@ -53,7 +53,7 @@ qkv_status qkv__hub_read_gguf(qkv_model **model, qkv_tokenizer **tokenizer, qkv_
     return status;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The last name of a path that may end in a slash. */
 static void put_model_name(qkv__gguf_fields *f, qkv_context *ctx, const char *dir)

@@ -1,13 +1,13 @@
-/* gguf_arch.c - the architectures of GGUF files that have a model type here: tables of fields and of
- * names. */
+/* gguf_arch.c - the architectures of GGUF files that have a model type here: tables of fields and
+ * of names. */
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/gguf.h"
+#include "hub/gguf_parts.h"
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const qkv__gguf_name gpt2_outside[] = {
     {"transformer.wte.", "token_embd.", QKV__GGUF_PLAIN},
@@ -65,7 +65,7 @@ static const qkv__gguf_name bert_inside[] = {
     {"output.LayerNorm.", "layer_output_norm.", QKV__GGUF_PLAIN},
     {0}};
 
-/* ---- fields ----------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static const qkv__gguf_row gpt2_rows[] = {
     {"context_length", "n_positions", false},
@@ -112,7 +112,7 @@ static const qkv__gguf_told llama_told[] = {
 static const qkv__gguf_told tied_told[] = {TIED, {0}};
 static const qkv__gguf_told bert_told[] = {{0}};
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static const char WINDOW[] = "attention.sliding_window";
 
@@ -175,8 +175,9 @@ const qkv__gguf_arch *qkv__gguf_arch_of_model(const qkv_model *m)
     for (size_t i = 0; i < ARCHS; i++)
         if (archs[i].type() == type)
             return &archs[i];
-    (void)qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "a GGUF file has no place for a %s (%s)",
-                   qkv_model_type_name(type), qkv_model_type_architecture(type));
+    (void)qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED,
+                   "a GGUF file has no place for a %s (%s)", qkv_model_type_name(type),
+                   qkv_model_type_architecture(type));
     return NULL;
 }
 

@@ -1,29 +1,15 @@
 /* gguf_config.c - a model's configuration: fields of a GGUF file as config.json, and back. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "hub/gguf.h"
+#include "hub/gguf_parts.h"
 #include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
 
 enum { MOST = 16777216 };
 
-/* ---- reading ---------------------------------------------------------------------------------- */
-
-double qkv__gguf_shortest(double x)
-{
-    char text[32];
-    double found = x;
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, x);
-        found = strtod(text, NULL);
-        if ((float)found == (float)x)
-            break;
-    }
-    return found;
-}
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static qkv_status set_member(json_t *config, const qkv__gguf *g, const char *key, json_t *value)
 {
@@ -44,7 +30,7 @@ static qkv_status read_row(json_t *config, const qkv__gguf *g, const qkv__gguf_a
                                   : qkv__gguf_opt_int(g, key, 0, MOST, &whole);
     if (status)
         return status;
-    return set_member(config, g, row->key, row->real ? json_real(qkv__gguf_shortest(real))
+    return set_member(config, g, row->key, row->real ? json_real(real)
                                                      : json_integer(whole));
 }
 
@@ -224,7 +210,7 @@ qkv_status qkv__gguf_read_config(json_t **out, const qkv__gguf *g, const qkv__gg
     return status;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* What the file has no field for must be what it is taken to be. */
 static qkv_status check_fixed(const qkv__gguf_arch *a, const qkv__json *config)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/gguf.h"
+#include "hub/gguf_parts.h"
 #include "qkv/gpt.h"
 
 static const double LLAMA3_LOW = 1, LLAMA3_HIGH = 4; /* of all files that Meta published */
@@ -15,7 +15,7 @@ enum { LEAST_LENGTH = 256, MOST_LENGTH = 1 << 24 };
 static const char *const kinds[] = {[QKV_ROPE_DEFAULT] = "none", [QKV_ROPE_LINEAR] = "linear",
                                     [QKV_ROPE_YARN] = "yarn"};
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static qkv_status rope_set(json_t *object, const qkv__gguf *g, const char *key, json_t *value)
 {
@@ -54,7 +54,7 @@ static qkv_status read_scaling(json_t *config, const qkv__gguf *g, const qkv__gg
         double x = -1;
         status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, numbers[i].suffix), &x);
         if (!status && x >= 0)
-            status = rope_set(rope, g, numbers[i].key, json_real(qkv__gguf_shortest(x)));
+            status = rope_set(rope, g, numbers[i].key, json_real(x));
     }
     if (!status)
         status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, ORIGINAL), 1, MOST_LENGTH, &original);
@@ -128,7 +128,7 @@ static qkv_status read_llama3(json_t *config, const qkv__gguf *g, const qkv__ggu
                         "rope_type llama3 has with low_freq_factor %g and high_freq_factor %g, "
                         "found others", qkv__gguf_path(g), t->name, c.low, c.high);
     json_t *rope = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor",
-                             qkv__gguf_shortest(c.factor), "low_freq_factor", c.low,
+                             c.factor, "low_freq_factor", c.low,
                              "high_freq_factor", c.high, "original_max_position_embeddings",
                              (json_int_t)length);
     return rope_set(config, g, "rope_scaling", rope);
@@ -160,7 +160,7 @@ qkv_status qkv__gguf_read_rope(json_t *config, const qkv__gguf *g, const qkv__gg
     const qkv__gguf_tensor *divisors = qkv__gguf_tensor_find(g, QKV__GGUF_ROPE_TENSOR);
     qkv_status status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, "rope.freq_base"), &base);
     if (!status)
-        status = rope_set(config, g, "rope_theta", json_real(qkv__gguf_shortest(base)));
+        status = rope_set(config, g, "rope_theta", json_real(base));
     if (!status)
         status = read_turning(config, g, a, head_width);
     if (!status)
@@ -180,7 +180,7 @@ qkv_status qkv__gguf_read_rope(json_t *config, const qkv__gguf *g, const qkv__gg
     return read_scaling(config, g, a, kind);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static qkv_status write_scaling(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv_model *m,
                                 const qkv_rotary_config *c)

@@ -1,11 +1,11 @@
 /* gguf_weights.c - a model's rows, out of GGUF files and into them. Matrices are stored as the
- * region of the parameter has them, which for GPT-2 is not as in its safetensors. Where the pairs of
- * rotary positions are neighbours in the file and the halves of a head here, the rows of query and
- * key change places. */
+ * region of the parameter has them, which for GPT-2 is not as in its safetensors. Where a file has
+ * the two channels of a rotary pair side by side, and a head here half a head apart, the rows of
+ * query and key change places. */
 #include <math.h>
 #include <string.h>
 
-#include "hub/gguf.h"
+#include "hub/gguf_parts.h"
 #include "hub/quantized.h"
 #include "io/convert.h"
 #include "io/safetensors_header.h"
@@ -76,7 +76,7 @@ static size_t row_of_file(const region *x, size_t row)
     return row - at + at % 2 * half + at / 2;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Not in files that llama.cpp's converter wrote, and not used here. */
 static bool gguf_may_lack(const rows *r, const char *name)
@@ -110,7 +110,8 @@ static qkv_status gguf_load_row(void *user, const qkv_state_entry *row)
     if (!t)
         return gguf_may_lack(r, row->name)
                    ? QKV_OK
-                   : qkv_fail(r->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing", r->path, x.name);
+                   : qkv_fail(r->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing", r->path,
+                              x.name);
     r->used[t - qkv__gguf_at(r->g, 0)] = true;
     status = check_shape(r, &x, t);
     qkv_real *out = status ? NULL : qkv_param_data(x.param);
@@ -148,7 +149,7 @@ qkv_status qkv__gguf_read_weights(qkv_model *m, const qkv__gguf *g, const qkv__g
     return status;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static qkv_status gguf_fill(void *user, size_t begin, size_t count, qkv_real *out)
 {
@@ -191,8 +192,8 @@ static size_t pack_block(uint8_t *out, bool eight, qkv_real scale, const int32_t
     return sizeof half + (eight ? BLOCK : BLOCK / 2);
 }
 
-/* Numbers that are the integers of `weights` times a scale, as they are: rounding them again gives
- * these, where another choice of scales would not. Blocks of Q8_0 and Q4_0, whose scale is a half. */
+/* Numbers that are integers of `weights` times a scale, as blocks of Q8_0 or Q4_0: rounding them as
+ * they were rounded gives these integers again, and the scales become halves. */
 static qkv_status kept_blocks(const region *x, qkv_weights weights, size_t first, size_t count,
                               uint8_t *out)
 {
@@ -233,7 +234,7 @@ static qkv_status blocks_of_int4(void *user, size_t first, size_t count, uint8_t
 
 /* Vectors, positions and kinds of segments are F32 as in llama.cpp's files. A table of tokens has 8
  * bits where matrices have 4; what has no whole blocks is F16. */
-static const qkv__gguf_type *type_of(const rows *r, const region *x)
+static const qkv__gguf_type *gguf_type_of(const rows *r, const region *x)
 {
     const qkv__gguf_type *type = r->o->type;
     const bool table = qkv__param_is_table(x->param);
@@ -253,7 +254,8 @@ static qkv_status gguf_add_row(void *user, const qkv_state_entry *row)
     if (status || !is)
         return status;
     qkv__gguf_entry *e = &r->entries[r->count++];
-    *e = (qkv__gguf_entry){.type = type_of(r, x), .ndim = x->ndim, .fill = gguf_fill, .user = x};
+    *e = (qkv__gguf_entry){.type = gguf_type_of(r, x), .ndim = x->ndim, .fill = gguf_fill,
+                           .user = x};
     if (strlen(x->name) >= sizeof e->name)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "tensor \"%s\": a GGUF file has room for names "
                         "of %zu bytes", x->name, sizeof e->name - 1);

@@ -1,34 +1,18 @@
 /* gguf.h - GGUF files (ggml's): fields, tensors, the blocks that numbers are rounded in.
  *
- * A file is "GGUF", u32 version (2 or 3), u64 tensors, u64 fields; the fields: key, u32 kind, value;
- * for each tensor its name, u32 axes, their lengths from the innermost out, u32 type, u64 offset;
- * then the data, from a multiple of the alignment on. A text is u64 bytes and the bytes. All is
- * little-endian. Version 2 differs from 3 in nothing that is read here. */
+ * A file is "GGUF", u32 version (2 or 3), u64 tensors, u64 fields; for each field its key, u32 kind
+ * and value; for each tensor its name, u32 axes, their lengths from the innermost out, u32 type and
+ * u64 offset; then the data, from a multiple of the alignment on. A text is its length, u64, and its
+ * bytes. All is little-endian. Version 2 differs from 3 in nothing that is read here. */
 #ifndef QKV_SRC_IO_GGUF_H
 #define QKV_SRC_IO_GGUF_H
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/gguf_types.h"
 #include "qkv/gguf.h"
 
-/* ---- types of numbers ---------------------------------------------------------------------- */
-
-/* A type: so many numbers, neighbours in a row, are a block of so many bytes. */
-typedef struct {
-    const char *name; /* "Q8_0" */
-    uint32_t id;      /* in a file */
-    uint32_t file_type; /* general.file_type of a file whose matrices have it */
-    size_t block, bytes; /* 0: a type that is not read */
-    void (*decode)(qkv_real *out, const uint8_t *in, size_t blocks);
-    void (*encode)(uint8_t *out, const qkv_real *x, size_t blocks); /* NULL: it is not written */
-} qkv__gguf_type;
-
-enum { QKV__GGUF_MOST_BLOCK = 256, QKV__GGUF_MOST_BYTES = 1024 };
-
-const qkv__gguf_type *qkv__gguf_type_find(uint32_t id);          /* NULL: none */
-const qkv__gguf_type *qkv__gguf_type_named(const char *name);    /* "q8_0"; NULL: none */
-
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef enum {
     QKV__GGUF_U8, QKV__GGUF_I8, QKV__GGUF_U16, QKV__GGUF_I16, QKV__GGUF_U32, QKV__GGUF_I32,
@@ -73,6 +57,7 @@ qkv_status qkv__gguf_get_string(const qkv__gguf *g, const char *key, const char 
 qkv_status qkv__gguf_opt_string(const qkv__gguf *g, const char *key, const char **out);
 qkv_status qkv__gguf_opt_int(const qkv__gguf *g, const char *key, int64_t min, int64_t max,
                              int64_t *out);
+/* A float as the shortest decimal that gives it. */
 qkv_status qkv__gguf_opt_real(const qkv__gguf *g, const char *key, double *out);
 qkv_status qkv__gguf_opt_bool(const qkv__gguf *g, const char *key, bool *out);
 /* An array of strings, or of numbers; *out NULL: there is none. */
@@ -89,7 +74,7 @@ const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *na
 void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
                     qkv_real *out);
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Fields in the order in which they are put. */
 typedef struct {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/convert.h"
-#include "io/gguf.h"
+#include "io/gguf_types.h"
 
 enum { SMALL = 32, LARGE = 256 }; /* numbers in a block */
 
@@ -71,7 +71,7 @@ static void decode_q8_0(qkv_real *out, const uint8_t *in, size_t blocks)
     }
 }
 
-static float largest(const qkv_real *x)
+static float largest_of_block(const qkv_real *x)
 {
     float most = 0, value = 0;
     for (int i = 0; i < SMALL; i++)
@@ -85,7 +85,7 @@ static float largest(const qkv_real *x)
 static void encode_q8_0(uint8_t *out, const qkv_real *x, size_t blocks)
 {
     for (; blocks--; out += 34, x += SMALL) {
-        float d = fabsf(largest(x)) / 127, inverse = d > 0 ? 1 / d : 0;
+        float d = fabsf(largest_of_block(x)) / 127, inverse = d > 0 ? 1 / d : 0;
         store_half(out, d);
         for (int i = 0; i < SMALL; i++)
             out[2 + i] = (uint8_t)(int8_t)roundf((float)x[i] * inverse);
@@ -115,7 +115,7 @@ static unsigned nearest_q4_0(float x, float inverse)
 static void encode_q4_0(uint8_t *out, const qkv_real *x, size_t blocks)
 {
     for (; blocks--; out += 18, x += SMALL) {
-        float value = largest(x), d = value / -8, inverse = value != 0 ? 1 / d : 0;
+        float value = largest_of_block(x), d = value / -8, inverse = value != 0 ? 1 / d : 0;
         store_half(out, d);
         for (int i = 0; i < 16; i++)
             out[2 + i] = (uint8_t)(nearest_q4_0((float)x[i], inverse) |
@@ -167,7 +167,7 @@ static void decode_q5_1(qkv_real *out, const uint8_t *in, size_t blocks)
     }
 }
 
-/* ---- blocks of 256, in parts that have scales of few bits themselves -------------------------- */
+/* ---- blocks of 256, in parts that have scales of few bits themselves ------------------------- */
 
 /* Scale and minimum, 6 bits each, of part i of 8, in 12 bytes. */
 static void six_bits(const uint8_t *p, int i, int *scale, int *minimum)
@@ -176,8 +176,8 @@ static void six_bits(const uint8_t *p, int i, int *scale, int *minimum)
     *minimum = i < 4 ? p[i + 4] & 63 : p[i + 4] >> 4 | p[i] >> 6 << 4;
 }
 
-/* A part of 32 numbers: d scale q - dmin minimum, q of 4 bits and a fifth (bit `part` of high; NULL:
- * none). */
+/* A part of 32 numbers: d scale q - dmin minimum, q of 4 bits and a fifth (bit `part` of high, or
+ * NULL: there is none). */
 static void decode_part(qkv_real *out, const uint8_t *in, const uint8_t *high, const uint8_t *low,
                         int part)
 {
@@ -256,7 +256,7 @@ static void decode_q3_k(qkv_real *out, const uint8_t *in, size_t blocks)
     }
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static const qkv__gguf_type types[] = {
     {"F32", 0, 0, 1, 4, decode_f32, encode_f32},

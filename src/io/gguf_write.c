@@ -8,7 +8,7 @@
 enum { VERSION = 3, ALIGNMENT = 32, NUMBERS = 16384 }; /* numbers: a multiple of all blocks */
 static const double MOST_HALF = 65504;
 
-/* ---- fields ----------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 void qkv__gguf_fields_init(qkv__gguf_fields *f, qkv_context *ctx)
 {
@@ -24,7 +24,7 @@ static void add_u32(qkv_str *s, uint32_t value) { add(s, &value, sizeof value); 
 
 static void add_u64(qkv_str *s, uint64_t value) { add(s, &value, sizeof value); }
 
-static void add_text(qkv_str *s, const char *text, size_t len)
+static void gguf_add_text(qkv_str *s, const char *text, size_t len)
 {
     add_u64(s, len);
     add(s, text, len);
@@ -32,7 +32,7 @@ static void add_text(qkv_str *s, const char *text, size_t len)
 
 static void put_key(qkv__gguf_fields *f, const char *key, qkv__gguf_kind kind)
 {
-    add_text(&f->bytes, key, strlen(key));
+    gguf_add_text(&f->bytes, key, strlen(key));
     add_u32(&f->bytes, (uint32_t)kind);
     f->count++;
 }
@@ -59,7 +59,7 @@ void qkv__gguf_put_bool(qkv__gguf_fields *f, const char *key, bool value)
 void qkv__gguf_put_string(qkv__gguf_fields *f, const char *key, const char *text)
 {
     put_key(f, key, QKV__GGUF_STRING);
-    add_text(&f->bytes, text, strlen(text));
+    gguf_add_text(&f->bytes, text, strlen(text));
 }
 
 void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind kind, size_t count)
@@ -69,16 +69,22 @@ void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind ki
     add_u64(&f->bytes, count);
 }
 
-void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value) { add(&f->bytes, &value, sizeof value); }
+void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value)
+{
+    add(&f->bytes, &value, sizeof value);
+}
 
-void qkv__gguf_item_f32(qkv__gguf_fields *f, float value) { add(&f->bytes, &value, sizeof value); }
+void qkv__gguf_item_f32(qkv__gguf_fields *f, float value)
+{
+    add(&f->bytes, &value, sizeof value);
+}
 
 void qkv__gguf_item_string(qkv__gguf_fields *f, const char *text, size_t len)
 {
-    add_text(&f->bytes, text, len);
+    gguf_add_text(&f->bytes, text, len);
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 typedef struct {
     qkv_context *ctx;
@@ -90,7 +96,7 @@ typedef struct {
 
 static size_t rounded_up(size_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-static size_t entry_count(const qkv__gguf_entry *e)
+static size_t gguf_entry_count(const qkv__gguf_entry *e)
 {
     size_t count = 1;
     for (int i = 0; i < e->ndim; i++)
@@ -98,9 +104,9 @@ static size_t entry_count(const qkv__gguf_entry *e)
     return count;
 }
 
-static size_t entry_bytes(const qkv__gguf_entry *e)
+static size_t gguf_entry_bytes(const qkv__gguf_entry *e)
 {
-    return entry_count(e) / e->type->block * e->type->bytes;
+    return gguf_entry_count(e) / e->type->block * e->type->bytes;
 }
 
 static qkv_status gguf_put(gguf_saver *s, const void *data, size_t bytes)
@@ -115,7 +121,7 @@ static qkv_status gguf_pad(gguf_saver *s)
     return gguf_put(s, zeros, rounded_up(s->at) - s->at);
 }
 
-static qkv_status put_header(gguf_saver *s, const qkv__gguf_fields *fields,
+static qkv_status gguf_put_header(gguf_saver *s, const qkv__gguf_fields *fields,
                              const qkv__gguf_entry *entries, size_t count)
 {
     qkv_str h;
@@ -128,13 +134,13 @@ static qkv_status put_header(gguf_saver *s, const qkv__gguf_fields *fields,
     add(&h, fields->bytes.data ? fields->bytes.data : "", fields->bytes.len);
     for (size_t i = 0; i < count; i++) {
         const qkv__gguf_entry *e = &entries[i];
-        add_text(&h, e->name, strlen(e->name));
+        gguf_add_text(&h, e->name, strlen(e->name));
         add_u32(&h, (uint32_t)e->ndim);
         for (int d = e->ndim - 1; d >= 0; d--)
             add_u64(&h, e->shape[d]);
         add_u32(&h, e->type->id);
         add_u64(&h, offset);
-        offset += rounded_up(entry_bytes(e));
+        offset += rounded_up(gguf_entry_bytes(e));
     }
     qkv_status status = h.failed || fields->bytes.failed ? QKV_E_MEMORY
                                                          : gguf_put(s, h.data, h.len);
@@ -155,7 +161,7 @@ static qkv_status check_numbers(const gguf_saver *s, const qkv__gguf_entry *e, s
 
 static qkv_status gguf_put_entry(gguf_saver *s, const qkv__gguf_entry *e)
 {
-    size_t count = entry_count(e), block = e->type->block;
+    size_t count = gguf_entry_count(e), block = e->type->block;
     qkv_status status = QKV_OK;
     for (size_t at = 0; at < count && !status; at += NUMBERS) {
         size_t n = count - at < NUMBERS ? count - at : NUMBERS;
@@ -182,7 +188,7 @@ qkv_status qkv__gguf_save(qkv_context *ctx, const char *path, const qkv__gguf_fi
     s.bytes = qkv_malloc(ctx, NUMBERS * sizeof(float));
     qkv_status status = s.numbers && s.bytes ? qkv__writer_open(&s.out, ctx, path) : QKV_E_MEMORY;
     if (!status)
-        status = put_header(&s, fields, entries, count);
+        status = gguf_put_header(&s, fields, entries, count);
     for (size_t i = 0; i < count && !status; i++)
         status = gguf_put_entry(&s, &entries[i]);
     if (!status)

@@ -21,8 +21,8 @@ static const qkv_store stores[] = {QKV_STORE_NONE, QKV_STORE_F32, QKV_STORE_F16,
 #define FIELD(member) .offset = offsetof(qkv_convert_options, member)
 static const qkv_option rows[] = {
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "auto",
-     .help = "how numbers are stored; auto: f32, but as they are in a FILE of other names; q8_0 and "
-             "q4_0: with --to gguf"},
+     .help = "how numbers are stored; auto: f32, but as they are in a FILE of other names; q8_0 "
+             "and q4_0: with --to gguf"},
     {.flag = "shard", .type = QKV_OPT_SIZE, .max = 1e6, FIELD(shard), .value = "MB",
      .initial = "0", .help = "split files beyond this many megabytes; 0: never"},
     {.flag = "under", .type = QKV_OPT_STRING, FIELD(import.under), .value = "NAME",

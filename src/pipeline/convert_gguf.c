@@ -25,7 +25,7 @@ qkv_status qkv__convert_from_gguf(qkv_context *ctx, const char *file, const char
 }
 
 /* A directory may have no tokenizer. */
-static qkv_status load_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
+static qkv_status load_any_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
     static const char *const files[] = {"tokenizer.json", "vocab.json", "encoder.json", "vocab.txt",
                                         "source.spm", "spiece.model", "tokenizer.model",
@@ -62,7 +62,7 @@ qkv_status qkv__convert_to_gguf(qkv_context *ctx, const char *dir, const char *f
     if (!status)
         status = qkv_hub_load(&m, ctx, dir);
     if (!status)
-        status = load_tokenizer(&t, ctx, dir);
+        status = load_any_tokenizer(&t, ctx, dir);
     if (!status)
         status = load_template(&template, ctx, dir);
     o.chat_template = template;

@@ -1,5 +1,5 @@
-/* gguf_pre.c - how byte-level BPE cuts a text, by llama.cpp's names. A GGUF file has such a name where
- * tokenizer.json has a pattern. */
+/* gguf_pre.c - how byte-level BPE cuts a text, by llama.cpp's names. A GGUF file has such a name
+ * where tokenizer.json has a pattern. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ json_t *qkv__gguf_pre_splitter(const qkv__gguf_pre *p)
                  : bytes;
 }
 
-/* ---- recognising them ------------------------------------------------------------------------- */
+/* ---- recognising them ------------------------------------------------------------------------ */
 
 static bool is_type(const json_t *at, const char *type)
 {

@@ -29,7 +29,7 @@ static const char *const role_fields[QKV_TOKEN_ROLES] = {
     [QKV_TOKEN_CLS] = FIELD("cls_token_id"),      [QKV_TOKEN_SEP] = FIELD("seperator_token_id"),
     [QKV_TOKEN_MASK] = FIELD("mask_token_id")};
 
-static int64_t type_of(const fields *f, size_t id)
+static int64_t kind_of_token(const fields *f, size_t id)
 {
     return f->types ? qkv__gguf_int(f->types, id) : QKV__GGUF_NORMAL;
 }
@@ -37,11 +37,11 @@ static int64_t type_of(const fields *f, size_t id)
 static bool is_filler(const fields *f, size_t id, const char *text, size_t len)
 {
     char filler[QKV__GGUF_FILLER];
-    return type_of(f, id) == QKV__GGUF_UNUSED && qkv__gguf_filler(filler, id) == len &&
+    return kind_of_token(f, id) == QKV__GGUF_UNUSED && qkv__gguf_filler(filler, id) == len &&
            memcmp(filler, text, len) == 0;
 }
 
-/* ---- reading the fields ----------------------------------------------------------------------- */
+/* ---- reading the fields ---------------------------------------------------------------------- */
 
 static qkv_status check_length(const fields *f, const qkv__gguf_field *list, const char *key)
 {
@@ -72,7 +72,7 @@ static qkv_status read_lists(fields *f)
     return status;
 }
 
-static qkv_status read_roles(fields *f)
+static qkv_status read_ids_of_roles(fields *f)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
@@ -111,15 +111,15 @@ static qkv_status add_tokens(fields *f)
     return status;
 }
 
-/* ---- parts of tokenizer.json -------------------------------------------------------------------- */
+/* ---- parts of tokenizer.json ----------------------------------------------------------------- */
 
 /* Control tokens are special; those of the user are found in the text as they are, too. */
-static json_t *added_tokens(const fields *f)
+static json_t *gguf_added_tokens(const fields *f)
 {
     json_t *list = json_array();
     bool fine = list != NULL;
     for (size_t id = 0; id < f->tokens->count && fine; id++) {
-        const int64_t type = type_of(f, id);
+        const int64_t type = kind_of_token(f, id);
         size_t len;
         const char *text = qkv__vocab_text(&f->vocab, (int32_t)id, &len);
         if (!text || type < QKV__GGUF_UNKNOWN || type > QKV__GGUF_USER)
@@ -191,10 +191,10 @@ static json_t *bpe_model(const char *unk, bool fallback, bool ignore_merges)
                      "byte_fallback", fallback, "ignore_merges", ignore_merges);
 }
 
-/* ---- byte-level BPE ----------------------------------------------------------------------------- */
+/* ---- byte-level BPE -------------------------------------------------------------------------- */
 
 /* "left right": the space is not the first character. */
-static qkv_status add_merge(fields *f, size_t i)
+static qkv_status add_gguf_merge(fields *f, size_t i)
 {
     size_t len;
     const char *text = qkv__gguf_text(f->merges, i, &len);
@@ -225,23 +225,23 @@ static qkv_status read_gpt2(qkv_tokenizer **out, fields *f)
     if (status)
         return status;
     f->add_bos = pre->add_bos;
-    status = read_roles(f);
+    status = read_ids_of_roles(f);
     if (!status)
         status = add_tokens(f);
     for (size_t i = 0; i < f->merges->count && !status; i++)
-        status = add_merge(f, i);
+        status = add_gguf_merge(f, i);
     if (status)
         return status;
     json_t *post = byte_level();
     if (f->add_bos || f->add_eos)
         post = json_pack("{s:s, s:[o, o]}", "type", "Sequence", "processors", post, processor(f));
-    json_t *spec = qkv__spec(added_tokens(f), qkv__gguf_pre_normalizer(pre),
+    json_t *spec = qkv__spec(gguf_added_tokens(f), qkv__gguf_pre_normalizer(pre),
                              qkv__gguf_pre_splitter(pre), post, byte_level(),
                              bpe_model(NULL, false, pre->ignore_merges));
     return qkv__tokenizer_build(out, qkv__gguf_path(f->g), spec, &f->vocab, &f->pairs);
 }
 
-/* ---- SentencePiece's BPE: merges are all pairs that are a token, by its score --------------------- */
+/* ---- SentencePiece's BPE: merges are all pairs that are a token, by its score ---------------- */
 
 typedef struct {
     float score;
@@ -250,7 +250,7 @@ typedef struct {
 } scored;
 
 /* The highest score first; of one token the longest left part. */
-static int by_score(const void *a, const void *b)
+static int by_score_and_token(const void *a, const void *b)
 {
     const scored *x = a, *y = b;
     if (x->score != y->score)
@@ -265,14 +265,14 @@ static qkv_status add_splits(fields *f, size_t id, scored **list, size_t *count,
     size_t len;
     int32_t cp;
     const char *text = qkv__vocab_text(&f->vocab, (int32_t)id, &len);
-    if (!text || type_of(f, id) != QKV__GGUF_NORMAL)
+    if (!text || kind_of_token(f, id) != QKV__GGUF_NORMAL)
         return QKV_OK;
     for (size_t at = qkv__utf8_next(text, len, &cp); at < len;
          at += qkv__utf8_next(text + at, len - at, &cp)) {
         const int32_t left = qkv__vocab_find(&f->vocab, text, at);
         const int32_t right = qkv__vocab_find(&f->vocab, text + at, len - at);
-        if (left < 0 || right < 0 || type_of(f, (size_t)left) != QKV__GGUF_NORMAL ||
-            type_of(f, (size_t)right) != QKV__GGUF_NORMAL)
+        if (left < 0 || right < 0 || kind_of_token(f, (size_t)left) != QKV__GGUF_NORMAL ||
+            kind_of_token(f, (size_t)right) != QKV__GGUF_NORMAL)
             continue;
         if (!qkv__grow(f->ctx, list, capacity, *count + 1, sizeof **list))
             return QKV_E_MEMORY;
@@ -294,7 +294,7 @@ static qkv_status make_merges(fields *f)
             status = add_splits(f, id, &list, &count, &capacity);
     }
     if (count)
-        qsort(list, count, sizeof *list, by_score);
+        qsort(list, count, sizeof *list, by_score_and_token);
     for (size_t i = 0; i < count && !status; i++)
         if (!qkv__ids_push(f->ctx, &f->pairs, list[i].left) ||
             !qkv__ids_push(f->ctx, &f->pairs, list[i].right))
@@ -324,13 +324,13 @@ static json_t *spm_spec(const fields *f, bool prefix)
     const char *unk = f->roles[QKV_TOKEN_UNK] < 0
                           ? NULL
                           : qkv__vocab_text(&f->vocab, f->roles[QKV_TOKEN_UNK], &(size_t){0});
-    return qkv__spec(added_tokens(f), normalizer, json_null(),
+    return qkv__spec(gguf_added_tokens(f), normalizer, json_null(),
                      f->add_bos || f->add_eos ? processor(f) : json_null(),
                      json_pack("{s:s, s:o}", "type", "Sequence", "decoders", decoders),
                      bpe_model(unk, true, false));
 }
 
-static qkv_status read_spm(qkv_tokenizer **out, fields *f)
+static qkv_status read_llama(qkv_tokenizer **out, fields *f)
 {
     static const struct {
         qkv_token_role role;
@@ -338,7 +338,7 @@ static qkv_status read_spm(qkv_tokenizer **out, fields *f)
     } usual[] = {{QKV_TOKEN_UNK, 0}, {QKV_TOKEN_BOS, 1}, {QKV_TOKEN_EOS, 2}};
     bool prefix = true, trim = false;
     f->add_bos = true;
-    qkv_status status = read_roles(f);
+    qkv_status status = read_ids_of_roles(f);
     if (!status && !f->scores)
         return qkv__gguf_fail(f->g, FIELD("scores"), "is missing");
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
@@ -358,7 +358,7 @@ static qkv_status read_spm(qkv_tokenizer **out, fields *f)
                                                   &f->vocab, &f->pairs);
 }
 
-/* ---- WordPiece: a mark begins a word there, "##" continues one here ------------------------------ */
+/* ---- WordPiece: a mark begins a word there, "##" continues one here -------------------------- */
 
 static qkv_status add_words(fields *f)
 {
@@ -370,7 +370,7 @@ static qkv_status add_words(fields *f)
     for (size_t id = 0; id < f->tokens->count && !status; id++) {
         size_t len;
         const char *text = qkv__gguf_text(f->tokens, id, &len);
-        const int64_t type = type_of(f, id);
+        const int64_t type = kind_of_token(f, id);
         const bool begins = len > n && memcmp(text, mark, n) == 0;
         const bool whole = type == QKV__GGUF_CONTROL || type == QKV__GGUF_UNKNOWN ||
                            (len > 1 && text[0] == '[' && text[len - 1] == ']');
@@ -391,7 +391,7 @@ static qkv_status read_words(qkv_tokenizer **out, fields *f)
     qkv__bert_options o = {.lowercase = true, .ideographs = true, .accents = -1};
     const char *special[QKV_TOKEN_ROLES] = {NULL};
     bool accents = false;
-    qkv_status status = read_roles(f);
+    qkv_status status = read_ids_of_roles(f);
     if (!status)
         status = qkv__gguf_opt_bool(f->g, FIELD("normalizer.lowercase"), &o.lowercase);
     if (!status)
@@ -416,52 +416,14 @@ static qkv_status read_words(qkv_tokenizer **out, fields *f)
                                 qkv__bert_spec(&o, false, special, f->roles), &f->vocab, NULL);
 }
 
-/* ---- the template of chats ------------------------------------------------------------------------ */
-
-/* {"name": .., "template": ..} of those that have a name of their own. */
-static qkv_status add_named(json_t *list, const qkv__gguf *g, const qkv__gguf_field *names,
-                            size_t i)
-{
-    qkv_str key;
-    size_t len;
-    const char *name = qkv__gguf_text(names, i, &len), *text = NULL;
-    qkv_str_init(&key, qkv__gguf_context(g));
-    qkv_str_puts(&key, "tokenizer.chat_template.");
-    qkv_str_add(&key, name, len);
-    qkv_status status = key.failed ? QKV_E_MEMORY : qkv__gguf_opt_string(g, key.data, &text);
-    if (!status && text &&
-        json_array_append_new(list, json_pack("{s:s%, s:s}", "name", name, len, "template", text)))
-        status = qkv__gguf_fail(g, "tokenizer.chat_templates", "name %zu is not text in UTF-8", i);
-    qkv_str_free(&key);
-    return status;
-}
-
-static qkv_status read_template(json_t **out, const qkv__gguf *g)
-{
-    const char *text = NULL;
-    const qkv__gguf_field *names = NULL;
-    *out = NULL;
-    qkv_status status = qkv__gguf_opt_string(g, "tokenizer.chat_template", &text);
-    if (!status)
-        status = qkv__gguf_opt_strings(g, "tokenizer.chat_templates", &names);
-    if (status || (!text && !names))
-        return status;
-    if (!names) {
-        *out = json_string(text);
-        return *out ? QKV_OK : qkv__gguf_fail(g, "tokenizer.chat_template", "out of memory");
-    }
-    *out = text ? json_pack("[{s:s, s:s}]", "name", "default", "template", text) : json_array();
-    for (size_t i = 0; i < names->count && !status; i++)
-        status = add_named(*out, g, names, i);
-    return status;
-}
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* tokenizer_config.json as it would be written, with the template. */
 static qkv_status set_config(qkv_tokenizer *t, const qkv__gguf *g)
 {
     json_t *template = NULL;
     qkv_json_writer w;
-    qkv_status status = read_template(&template, g);
+    qkv_status status = qkv__gguf_read_template(&template, g);
     if (status || !template) {
         json_decref(template);
         return status;
@@ -480,12 +442,10 @@ static qkv_status set_config(qkv_tokenizer *t, const qkv__gguf *g)
     return status;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
-
 static const struct {
     const char *name; /* tokenizer.ggml.model */
     qkv_status (*read)(qkv_tokenizer **out, fields *f);
-} kinds[] = {{"gpt2", read_gpt2}, {"llama", read_spm}, {"bert", read_words}};
+} kinds[] = {{"gpt2", read_gpt2}, {"llama", read_llama}, {"bert", read_words}};
 
 static qkv_status read_kind(qkv_tokenizer **out, const qkv__gguf *g, const char *kind)
 {

@@ -35,7 +35,7 @@ static bool says(const json_t *at, const char *key, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
-/* ---- around a text ------------------------------------------------------------------------------ */
+/* ---- around a text --------------------------------------------------------------------------- */
 
 /* At most bos (or CLS) before it and eos (or SEP) behind. */
 static qkv_status put_template(const writing *w)
@@ -63,7 +63,7 @@ static qkv_status put_template(const writing *w)
     return QKV_OK;
 }
 
-/* ---- tokens --------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* What a GGUF file does not have, and llama.cpp does without. */
 static void note_stripping(const writing *w)
@@ -136,7 +136,7 @@ static void put_tokens(const writing *w, bool words)
         qkv__gguf_item_i32(w->f, w->types[id]);
 }
 
-/* ---- byte-level BPE ------------------------------------------------------------------------------- */
+/* ---- byte-level BPE -------------------------------------------------------------------------- */
 
 static void gguf_put_merges(const writing *w)
 {
@@ -174,7 +174,7 @@ static qkv_status write_gpt2(writing *w)
     return QKV_OK;
 }
 
-/* ---- SentencePiece's BPE -------------------------------------------------------------------------- */
+/* ---- SentencePiece's BPE --------------------------------------------------------------------- */
 
 static bool is_mark_replaced(const json_t *at)
 {
@@ -221,8 +221,8 @@ static size_t count_splits(const writing *w, size_t id)
     return count;
 }
 
-/* Scores that give these merges: by the order of what they make. That is so of all pairs that make a
- * token, one token after another. */
+/* Scores that give these merges: by the order of what they make. There are such scores where all
+ * pairs that make a token are merges, one token after another. */
 static qkv_status score_merges(writing *w)
 {
     static const char part[] = "model.merges, which are not those of SentencePiece's scores";
@@ -290,8 +290,9 @@ static qkv_status write_spm(writing *w)
     const qkv__spm *m = w->t->spm;
     if (w->t->marian || m->kind != QKV__SPM_BPE || !m->byte_fallback || m->trim || m->suffix ||
         !m->escape || m->map.blob)
-        return qkv_fail(w->o->ctx, QKV_E_UNSUPPORTED, "%s: a SentencePiece model: expected BPE with "
-                        "byte_fallback and without normalisation, as llama.cpp has it", w->o->dir);
+        return qkv_fail(w->o->ctx, QKV_E_UNSUPPORTED, "%s: a SentencePiece model: expected BPE "
+                        "with byte_fallback and without normalisation, as llama.cpp has it",
+                        w->o->dir);
     w->scores = qkv_calloc(w->o->ctx, w->o->count + 1, sizeof *w->scores);
     if (!w->scores)
         return QKV_E_MEMORY;
@@ -303,7 +304,7 @@ static qkv_status write_spm(writing *w)
     return QKV_OK;
 }
 
-/* ---- WordPiece -------------------------------------------------------------------------------------- */
+/* ---- WordPiece ------------------------------------------------------------------------------- */
 
 static qkv_status write_words(writing *w)
 {
@@ -329,52 +330,7 @@ static qkv_status write_words(writing *w)
     return QKV_OK;
 }
 
-/* ---- the template of chats -------------------------------------------------------------------------- */
-
-static void put_named(const writing *w, const json_t *list)
-{
-    size_t named = 0;
-    qkv_str key;
-    qkv_str_init(&key, w->o->ctx);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        const char *name = json_string_value(json_object_get(item, "name"));
-        const char *text = json_string_value(json_object_get(item, "template"));
-        if (!name || !text)
-            continue;
-        const bool usual = strcmp(name, "default") == 0;
-        named += !usual;
-        qkv_str_clear(&key);
-        qkv_str_printf(&key, "tokenizer.chat_template%s%s", usual ? "" : ".", usual ? "" : name);
-        if (key.failed)
-            w->f->bytes.failed = true;
-        else
-            qkv__gguf_put_string(w->f, key.data, text);
-    }
-    qkv_str_free(&key);
-    if (!named)
-        return;
-    qkv__gguf_put_array(w->f, "tokenizer.chat_templates", QKV__GGUF_STRING, named);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (name && json_is_string(json_object_get(item, "template")) &&
-            strcmp(name, "default") != 0)
-            qkv__gguf_item_string(w->f, name, strlen(name));
-    }
-}
-
-static void put_chat_template(const writing *w)
-{
-    const json_t *own = json_object_get(w->t->config.value, "chat_template");
-    const char *text = w->o->chat_template ? w->o->chat_template : json_string_value(own);
-    if (text)
-        qkv__gguf_put_string(w->f, "tokenizer.chat_template", text);
-    else
-        put_named(w, own);
-}
-
-/* ---- all ----------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static qkv_status write_kind(writing *w)
 {
@@ -403,7 +359,8 @@ qkv_status qkv__tokenizer_to_gguf(const qkv_tokenizer *t, qkv__gguf_fields *f,
     if (!status)
         status = put_template(&w);
     if (!status)
-        put_chat_template(&w);
+        qkv__gguf_put_template(f, o->ctx, o->chat_template,
+                               json_object_get(t->config.value, "chat_template"));
     qkv_free(o->ctx, w.scores);
     qkv_free(o->ctx, w.types);
     return status;

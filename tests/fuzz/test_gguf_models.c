@@ -1,5 +1,5 @@
-/* test_gguf_models.c - models and tokenizers in GGUF files under random changes; a tokenizer that was
- * accepted is used. */
+/* test_gguf_models.c - models and tokenizers in GGUF files under random changes; a tokenizer that
+ * was accepted is used. */
 #include "fuzz.h"
 
 #include "hub/gguf.h"
@@ -20,4 +20,5 @@ static qkv_status read_gguf_model(qkv_context *ctx, const char *path)
 const fuzz_target fuzz = {
     .read = read_gguf_model,
     .seeds = {GOLDEN "llama.gguf", GOLDEN "spm.gguf", GOLDEN "gpt2.gguf", GOLDEN "bert.gguf"},
+    .rounds = 6000,
 };

@@ -1,7 +1,7 @@
 /* test_gguf_models.c - models in GGUF files that gguf-py wrote (recipe:
- * tools/make-golden/gguf_models.py) become directories: logits, ids of odd texts, ends and templates
- * are those of transformers and tokenizers; a GGUF file made of the directory has the same tensors,
- * tokens and merges bit by bit. */
+ * tools/make-golden/gguf_models.py) become directories: logits, ids of odd texts, ends and
+ * templates are those of transformers and tokenizers; a GGUF file made of the directory has the
+ * same tensors, tokens and merges bit by bit. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

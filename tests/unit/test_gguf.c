@@ -1,5 +1,5 @@
-/* test_gguf.c - GGUF files against gguf-py's (tests/golden/gguf): every kind of field, the numbers of
- * every type, and the bytes of those that are written. */
+/* test_gguf.c - GGUF files against gguf-py's (tests/golden/gguf): every kind of field, the numbers
+ * of every type, and the bytes of those that are written. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

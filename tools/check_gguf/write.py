@@ -140,7 +140,8 @@ def check_encoder(qkv, folder, model, text, scratch, rng, first):
                    "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
         modules = [{"idx": i, "name": str(i), "path": path, "type":
                     f"sentence_transformers.models.{kind}"}
-                   for i, (path, kind) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling")))]
+                   for i, (path, kind) in enumerate([("", "Transformer"),
+                                                     ("1_Pooling", "Pooling")])]
         os.makedirs(os.path.join(folder, "1_Pooling"), exist_ok=True)
         json.dump(pooling, open(os.path.join(folder, "1_Pooling", "config.json"), "w"))
         json.dump(modules, open(os.path.join(folder, "modules.json"), "w"))

@@ -51,7 +51,8 @@ def main():
         data = rng.integers(0, 256, (2, 2 * size), dtype=np.uint8)
         for row in data.reshape(4, size):
             for at in HALVES[kind]:
-                row[at:at + 2] = np.float16(rng.uniform(1e-3, 0.1)).view(np.uint16).tobytes()[0], 0x1c
+                half = np.float16(rng.uniform(1e-3, 0.1)).view(np.uint16)
+                row[at:at + 2] = half.tobytes()[0], 0x1c
         values[kind.name] = gguf.quants.dequantize(data, kind).astype(np.float32)
         writer.add_tensor(kind.name, data, raw_dtype=kind)
     writer.write_header_to_file()

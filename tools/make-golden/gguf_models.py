@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Small models in GGUF files that gguf-py wrote, with what transformers and tokenizers make of the
-same: tests/golden/gguf/NAME.gguf; NAME.safetensors has logits (of a BERT vectors of the tokens) and,
-for every text of texts.txt (a line each), its ids.
+same: tests/golden/gguf/NAME.gguf; NAME.safetensors has logits (of a BERT vectors of the tokens)
+and, for every text of texts.txt (a line each), its ids.
 
     python tools/make-golden/gguf_models.py tests/golden/gguf
 """
@@ -195,8 +195,8 @@ GPT2_LAYER = {"attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "at
 def gpt2(out):
     tokenizer = byte_bpe()
     model = halves(GPT2LMHeadModel(GPT2Config(
-        vocab_size=tokenizer.get_vocab_size(), n_embd=16, n_layer=2, n_head=2, n_positions=64, n_inner=24,
-        initializer_range=0.2, bos_token_id=0, eos_token_id=1)))
+        vocab_size=tokenizer.get_vocab_size(), n_embd=16, n_layer=2, n_head=2, n_positions=64,
+        n_inner=24, initializer_range=0.2, bos_token_id=0, eos_token_id=1)))
     state = model.state_dict()
     writer = gguf.GGUFWriter(out / "gpt2.gguf", "gpt2")
     sizes(writer, model.config.vocab_size, 16, 2, 2, 24, 64)
