@@ -2,8 +2,8 @@
  *
  * A file is "GGUF", u32 version (2 or 3), u64 tensors, u64 fields; for each field its key, u32 kind
  * and value; for each tensor its name, u32 axes, their lengths from the innermost out, u32 type and
- * u64 offset; then the data, from a multiple of the alignment on. A text is its length, u64, and its
- * bytes. All is little-endian. Version 2 differs from 3 in nothing that is read here. */
+ * u64 offset; then the data, from a multiple of the alignment on. A text is its length, u64, and
+ * its bytes. All is little-endian. Version 2 differs from 3 in nothing that is read here. */
 #ifndef QKV_SRC_IO_GGUF_H
 #define QKV_SRC_IO_GGUF_H
 

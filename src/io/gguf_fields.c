@@ -41,8 +41,9 @@ const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i) { return
 const qkv__gguf_field *qkv__gguf_find(const qkv__gguf *g, const char *key)
 {
     const qkv__gguf_field wanted = {.key = key};
-    return g->field_count ? bsearch(&wanted, g->fields, g->field_count, sizeof wanted, qkv__gguf_by_key)
-                          : NULL;
+    return g->field_count
+               ? bsearch(&wanted, g->fields, g->field_count, sizeof wanted, qkv__gguf_by_key)
+               : NULL;
 }
 
 const char *qkv__gguf_text(const qkv__gguf_field *f, size_t i, size_t *len)
