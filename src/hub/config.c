@@ -9,6 +9,7 @@
 #include "io/json.h"
 #include "io/json_options.h"
 #include "model/model.h"
+#include "qkv/gguf.h"
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -342,6 +343,8 @@ qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir)
     const qkv_path path = qkv_path_in(dir, "config.json");
     qkv__json j;
     *out = QKV_WEIGHTS_F32;
+    if (qkv_gguf_is(dir))
+        return QKV_OK;
     qkv_status status = qkv__json_load(&j, ctx, path.text);
     if (!status)
         status = qkv__hub_read_quantization(&j, out);

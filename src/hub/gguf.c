@@ -17,7 +17,8 @@ static size_t count_numbers(const qkv__gguf *g)
     return n;
 }
 
-static qkv_status read_model(qkv_model **out, qkv_context *ctx, const qkv__gguf *g)
+static qkv_status read_model(qkv_model **out, qkv_context *ctx, const qkv__gguf *g,
+                             qkv_strings changes, qkv_weights weights)
 {
     const qkv__gguf_arch *a = qkv__gguf_arch_of_file(g, ctx);
     qkv__json config = {.ctx = ctx, .file = qkv__gguf_path(g)};
@@ -25,12 +26,28 @@ static qkv_status read_model(qkv_model **out, qkv_context *ctx, const qkv__gguf 
         return qkv_context_status(ctx);
     qkv_status status = qkv__gguf_read_config(&config.value, g, a);
     if (!status)
-        status = qkv__hub_make_model(out, &config, (qkv_strings){0}, count_numbers(g));
+        status = qkv__hub_make_model(out, &config, changes, count_numbers(g));
     if (!status)
         status = qkv__gguf_read_pooling(*out, g);
     if (!status)
-        status = qkv__gguf_read_weights(*out, g, a);
+        status = qkv__gguf_read_weights(*out, g, a, weights);
     qkv__json_free(&config);
+    return status;
+}
+
+qkv_status qkv__hub_load_gguf(qkv_model **out, qkv_context *ctx, const char *path,
+                              qkv_strings changes, qkv_weights weights)
+{
+    qkv__gguf *g = NULL;
+    *out = NULL;
+    qkv_status status = qkv_gguf_open(&g, ctx, path);
+    if (!status)
+        status = read_model(out, ctx, g, changes, weights);
+    qkv_gguf_close(g);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
     return status;
 }
 
@@ -42,7 +59,7 @@ qkv_status qkv__hub_read_gguf(qkv_model **model, qkv_tokenizer **tokenizer, qkv_
     *tokenizer = NULL;
     qkv_status status = qkv_gguf_open(&g, ctx, path);
     if (!status)
-        status = read_model(model, ctx, g);
+        status = read_model(model, ctx, g, (qkv_strings){0}, QKV_WEIGHTS_F32);
     if (!status)
         status = qkv__tokenizer_from_gguf(tokenizer, g);
     qkv_gguf_close(g);

@@ -8,6 +8,10 @@
 qkv_status qkv__hub_read_gguf(qkv_model **model, qkv_tokenizer **tokenizer, qkv_context *ctx,
                               const char *path);
 
+/* The model alone, with changes ("key=value") and its matrices kept as `weights` says, not AUTO. */
+qkv_status qkv__hub_load_gguf(qkv_model **out, qkv_context *ctx, const char *path,
+                              qkv_strings changes, qkv_weights weights);
+
 /* tokenizer may be NULL. What a GGUF file has no place for is refused by its name. */
 qkv_status qkv__hub_write_gguf(qkv_model *m, const qkv_tokenizer *tokenizer, const char *path,
                                const qkv__hub_gguf_options *o);

@@ -148,11 +148,18 @@ static qkv_status read_rotary(json_t *config, const qkv__gguf *g, const qkv__ggu
     return status ? status : qkv__gguf_read_rope(config, g, a, (size_t)head);
 }
 
-/* What would be another network. */
+/* What would be another network, or a part of one. */
 static qkv_status refuse_fields(const qkv__gguf *g, const qkv__gguf_arch *a)
 {
     static const char *const counts[] = {"expert_count", "expert_used_count"};
     char key[QKV__GGUF_KEY_BYTES];
+    int64_t parts = 1;
+    qkv_status found = qkv__gguf_opt_int(g, "split.count", 0, UINT16_MAX, &parts);
+    if (!found && parts > 1)
+        found = qkv__gguf_fail(g, "split.count", "expected 1, found %lld: a model in several files "
+                               "is not supported", (long long)parts);
+    if (found)
+        return found;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         int64_t n = 0;
         qkv_status status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, counts[i]), 0, MOST, &n);

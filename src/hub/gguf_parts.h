@@ -92,7 +92,9 @@ size_t qkv__gguf_rope_divisors(const qkv_model *m, qkv_real *out);
 
 /* ---- weights (gguf_weights.c) ---------------------------------------------------------------- */
 
-qkv_status qkv__gguf_read_weights(qkv_model *m, const qkv__gguf *g, const qkv__gguf_arch *a);
+/* Values are stored as they come (qkv_params_store); of a failure they mean nothing. */
+qkv_status qkv__gguf_read_weights(qkv_model *m, const qkv__gguf *g, const qkv__gguf_arch *a,
+                                  qkv_weights weights);
 qkv_status qkv__gguf_write_weights(qkv_model *m, const char *path, const qkv__gguf_arch *a,
                                    const qkv__gguf_fields *f, const qkv__hub_gguf_options *o);
 

@@ -30,7 +30,8 @@ typedef struct {
     const char *path;
     const qkv__gguf_arch *arch;
     const qkv__gguf *g; /* read: the file, ... */
-    bool *used;         /* ... and which of its tensors have been */
+    bool *used;         /* ... which of its tensors have been, ... */
+    qkv__storing *storing; /* ... and what keeps them in fewer bits; NULL: nothing does */
     const qkv__hub_gguf_options *o; /* written: how, ... */
     qkv__gguf_entry *entries;       /* ... and what */
     region *regions;
@@ -124,7 +125,18 @@ static qkv_status gguf_load_row(void *user, const qkv_state_entry *row)
             qkv__gguf_read(r->g, t, row_in_file(&x, i) * x.columns + at,
                            count - at < PIECE ? count - at : PIECE, out + i * x.columns + at);
     qkv_param_touch(x.param);
-    return QKV_OK;
+    return r->storing ? qkv__storing_came(r->storing, x.param) : QKV_OK;
+}
+
+static qkv_status expect_row(void *user, const qkv_state_entry *row)
+{
+    const rows *r = user;
+    region x;
+    bool is;
+    qkv_status status = find_region(r, row, &x, &is);
+    if (!status && is && qkv__gguf_tensor_find(r->g, x.name))
+        qkv__storing_expect(r->storing, row->param);
+    return status;
 }
 
 static qkv_status check_all_used(const rows *r)
@@ -138,13 +150,22 @@ static qkv_status check_all_used(const rows *r)
     return QKV_OK;
 }
 
-qkv_status qkv__gguf_read_weights(qkv_model *m, const qkv__gguf *g, const qkv__gguf_arch *a)
+qkv_status qkv__gguf_read_weights(qkv_model *m, const qkv__gguf *g, const qkv__gguf_arch *a,
+                                  qkv_weights weights)
 {
     rows r = {.m = m, .ctx = qkv_model_context(m), .path = qkv__gguf_path(g), .arch = a, .g = g};
     r.used = qkv_calloc(r.ctx, qkv_gguf_tensors(g) + 1, sizeof *r.used);
-    qkv_status status = r.used ? qkv_model_visit(m, gguf_load_row, &r) : QKV_E_MEMORY;
+    qkv_status status = r.used ? QKV_OK : QKV_E_MEMORY;
+    if (!status && weights != QKV_WEIGHTS_F32)
+        status = qkv__storing_begin(&r.storing, qkv_model_params(m), weights);
+    if (!status && r.storing)
+        status = qkv_model_visit(m, expect_row, &r);
+    if (!status)
+        status = qkv_model_visit(m, gguf_load_row, &r);
     if (!status)
         status = check_all_used(&r);
+    if (r.storing)
+        status = qkv__storing_end(r.storing, status);
     qkv_free(r.ctx, r.used);
     return status;
 }

@@ -82,10 +82,17 @@ static float largest_of_block(const qkv_real *x)
     return value;
 }
 
+/* 1 / d; 0 where d is so small that halves take it for 0. */
+static float inverse_of(float d)
+{
+    const float inverse = d != 0 ? 1 / d : 0;
+    return isfinite(inverse) ? inverse : 0;
+}
+
 static void encode_q8_0(uint8_t *out, const qkv_real *x, size_t blocks)
 {
     for (; blocks--; out += 34, x += SMALL) {
-        float d = fabsf(largest_of_block(x)) / 127, inverse = d > 0 ? 1 / d : 0;
+        float d = fabsf(largest_of_block(x)) / 127, inverse = inverse_of(d);
         store_half(out, d);
         for (int i = 0; i < SMALL; i++)
             out[2 + i] = (uint8_t)(int8_t)roundf((float)x[i] * inverse);
@@ -115,7 +122,7 @@ static unsigned nearest_q4_0(float x, float inverse)
 static void encode_q4_0(uint8_t *out, const qkv_real *x, size_t blocks)
 {
     for (; blocks--; out += 18, x += SMALL) {
-        float value = largest_of_block(x), d = value / -8, inverse = value != 0 ? 1 / d : 0;
+        float d = largest_of_block(x) / -8, inverse = inverse_of(d);
         store_half(out, d);
         for (int i = 0; i < 16; i++)
             out[2 + i] = (uint8_t)(nearest_q4_0((float)x[i], inverse) |

@@ -148,10 +148,11 @@ static qkv_status gguf_put_header(gguf_saver *s, const qkv__gguf_fields *fields,
     return status ? status : gguf_pad(s);
 }
 
-/* Scales are halves. */
+/* Of halves, which scales of blocks are, too. */
 static qkv_status check_numbers(const gguf_saver *s, const qkv__gguf_entry *e, size_t n)
 {
-    for (size_t i = 0; i < n && e->type->block > 1; i++)
+    const bool halves = e->type->block > 1 || strcmp(e->type->name, "F16") == 0;
+    for (size_t i = 0; i < n && halves; i++)
         if (!(fabs((double)s->numbers[i]) <= MOST_HALF))
             return qkv_fail(s->ctx, QKV_E_UNSUPPORTED, "tensor \"%s\": %s has room for numbers up "
                             "to %g, found %g", e->name, e->type->name, MOST_HALF,

@@ -33,12 +33,14 @@ for layout in llama gpt2 qwen3; do
     convert "$out/$layout.gguf" "$out/$layout-back"
     cmp "$out/$layout/model.safetensors" "$out/$layout-back/model.safetensors" ||
         fail "$layout: other weights"
-    for at in "" -back; do
+    for at in "" -back .gguf; do
         "$QKV" tokenize "$out/$layout$at" --file "$out/odd" >"$out/ids$at"
         "$QKV" generate "$out/$layout$at" --prompt "The " --tokens 20 --greedy >"$out/said$at"
     done
-    cmp "$out/ids" "$out/ids-back" || fail "$layout: other ids"
-    cmp "$out/said" "$out/said-back" || fail "$layout: another text"
+    for at in -back .gguf; do # a file in a directory's place, too
+        cmp "$out/ids" "$out/ids$at" || fail "$layout$at: other ids"
+        cmp "$out/said" "$out/said$at" || fail "$layout$at: another text"
+    done
     grep -q "\"chat_template\": \".* $layout\\\\n{% endfor %}\"" \
         "$out/$layout-back/tokenizer_config.json" || fail "$layout: the template is lost"
     # From tokenizer_config.json, too.
@@ -72,6 +74,10 @@ for bits in 4 8; do
     b=$("$QKV" eval "$out/int$bits-back" --file "$out/text" --json | number)
     near "$a" "$b" 0.0005 || fail "int$bits: loss $a, of the GGUF file $b"
 done
+
+a=$("$QKV" eval "$out/llama" --weights int8 --file "$out/text" --json | number)
+b=$("$QKV" eval "$out/llama.gguf" --weights int8 --file "$out/text" --json | number)
+[ "$a" = "$b" ] || fail "--weights int8: loss $a, of the GGUF file $b"
 
 # What has no place, or is no model.
 "$QKV" train lm --data "$out/text" --model nano --tokenizer char --steps 1 --threads 1 --quiet \

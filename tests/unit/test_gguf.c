@@ -190,19 +190,44 @@ static qkv_status fill_large(void *user, size_t begin, size_t count, qkv_real *o
     return QKV_OK;
 }
 
+/* Numbers whose scale is 0 as a half, or has no finite inverse, become 0. */
+static void test_tiny(void **state)
+{
+    static const char *const names[] = {"q8_0", "q4_0"};
+    (void)state;
+    for (size_t n = 0; n < 2; n++) {
+        const qkv__gguf_type *type = qkv__gguf_type_named(names[n]);
+        qkv_real x[32], y[32];
+        uint8_t bytes[64];
+        for (int i = 0; i < 32; i++)
+            x[i] = (qkv_real)(i % 2 ? 1e-41 : -3e-12);
+        for (int way = 0; way < 2; way++) {
+            type->encode(bytes, x, 1);
+            type->decode(y, bytes, 1);
+            for (int i = 0; i < 32; i++) {
+                assert_true(y[i] == 0);
+                x[i] = (qkv_real)(i % 2 ? 1e-41 : -2e-41);
+            }
+        }
+    }
+}
+
 /* A refused tensor leaves no file. */
 static void test_no_room(void **state)
 {
     files *f = *state;
     qkv__gguf_fields fields;
-    qkv__gguf_entry e = {.name = "blk.0.w", .type = qkv__gguf_type_named("q8_0"), .ndim = 1,
-                         .shape = {64}, .fill = fill_large};
+    static const char *const types[] = {"q8_0", "q4_0", "f16"};
     char path[64];
     (void)snprintf(path, sizeof path, "/tmp/qkv-gguf-%ld", (long)getpid());
     qkv__gguf_fields_init(&fields, f->ctx);
-    assert_int_equal(qkv__gguf_save(f->ctx, path, &fields, &e, 1), QKV_E_UNSUPPORTED);
-    assert_non_null(strstr(qkv_context_message(f->ctx), "tensor \"blk.0.w\""));
-    assert_int_not_equal(access(path, F_OK), 0);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const qkv__gguf_entry e = {.name = "blk.0.w", .type = qkv__gguf_type_named(types[i]),
+                                   .ndim = 1, .shape = {64}, .fill = fill_large};
+        assert_int_equal(qkv__gguf_save(f->ctx, path, &fields, &e, 1), QKV_E_UNSUPPORTED);
+        assert_non_null(strstr(qkv_context_message(f->ctx), "tensor \"blk.0.w\""));
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
     qkv__gguf_fields_free(&fields);
 }
 
@@ -212,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_fields),  TEST(test_arrays),  TEST(test_wrong_kinds),
         TEST(test_numbers), TEST(test_written), TEST(test_no_room),
+        TEST(test_tiny),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

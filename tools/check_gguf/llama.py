@@ -78,9 +78,10 @@ class Model:
             last = 0
         return out
 
-    def vector(self, ids):
+    def vector(self, ids, size=0):
+        """Of a text; size: classes, of a classifier."""
         self.decode(ids)
-        size = lib.llama_model_n_embd(self.model)
+        size = size or lib.llama_model_n_embd(self.model)
         return torch.from_numpy(np.ctypeslib.as_array(
             lib.llama_get_embeddings_seq(self.context, 0), (size,)).copy())
 

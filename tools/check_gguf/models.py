@@ -8,10 +8,10 @@ import torch
 import transformers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
-from transformers import (BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config,
-                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 VOCAB = 700
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
@@ -129,7 +129,10 @@ MODELS = [
     ("phi3", lambda: Phi3ForCausalLM(Phi3Config(**SIZES, sliding_window=None)), byte_bpe, {},
      "gpt-2"),
 ]
-ENCODERS = [("bert", {}, True), ("bert, cased, first token", {"hidden_size": 128}, False)]
+ENCODERS = [("bert", BertModel, {}, True),
+            ("bert, cased, first token", BertModel, {"hidden_size": 128}, False),
+            ("bert, classes", BertForSequenceClassification,
+             {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}, True)]
 
 
 def noisy(model):
@@ -150,12 +153,12 @@ def make(folder, text, name, maker, tokenizer, more, _):
     return model
 
 
-def make_encoder(folder, text, name, more, lowercase):
+def make_encoder(folder, text, name, maker, more, lowercase):
     print(name)
     os.makedirs(folder, exist_ok=True)
     sizes = {"vocab_size": VOCAB, "hidden_size": 256, "intermediate_size": 512,
              "num_hidden_layers": 2, "num_attention_heads": 4} | more
-    model = noisy(BertModel(BertConfig(**sizes)))
+    model = noisy(maker(BertConfig(**sizes)))
     model.save_pretrained(folder)
     wordpiece(folder, text, lowercase)
     return model

@@ -148,14 +148,22 @@ def check_encoder(qkv, folder, model, text, scratch, rng, first):
     path = to_gguf(qkv, folder, scratch)
     again = back(qkv, path, scratch)
     check_back(folder, again)
+    classes = hasattr(model, "classifier")
+    if classes:
+        labels = [json.load(open(os.path.join(x, "config.json")))["id2label"]
+                  for x in (folder, again)]
+        check("names of classes", labels[0] == labels[1])
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with Model(path, pooling=True) as file:
         check_tokens(qkv, folder, again, file, text, rng)
         for line in [x for x in text.split("\n") if x.strip()][:3]:
             ids = tokenizer(line)["input_ids"][:200]
             with torch.no_grad():
-                hidden = model(torch.tensor([ids])).last_hidden_state[0]
-            expected = hidden[0] if first else hidden.mean(0)
+                out = model(torch.tensor([ids]))
+            if classes:
+                check_error("logits", file.vector(ids, 3), out.logits[0], 2 * TABLE_OF_GELU)
+                continue
+            expected = out.last_hidden_state[0][0] if first else out.last_hidden_state[0].mean(0)
             check_error("vector", file.vector(ids), expected, 2 * TABLE_OF_GELU)
 
 
