@@ -1,6 +1,7 @@
-/* convert.c - `qkv convert`: a model directory, read and written again in another number
- * type or in shards, or as a file with another library's names, or as GGUF; or a file of PyTorch's,
- * with such names, or of GGUF, made such a directory. It changes how a model is stored, never what it is. */
+/* convert.c - `qkv convert`: a model directory, read and written again in another number type or
+ * in shards, or as a file with another library's names, or as GGUF; or a file of PyTorch's, with
+ * such names, or of GGUF, made such a directory. It changes how a model is stored, never what it
+ * is. */
 #include "core/cli.h"
 
 static int convert_run(cli *c, int argc, char **argv)

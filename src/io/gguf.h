@@ -106,8 +106,8 @@ typedef struct {
     void *user;
 } qkv__gguf_entry;
 
-/* Atomically. QKV_E_UNSUPPORTED, with the tensor's name: F16 or a type of blocks has no room for its
- * numbers (not finite, or beyond what half precision holds). */
+/* Atomically. QKV_E_UNSUPPORTED, with the tensor's name: F16 or a type of blocks has no room for
+ * its numbers (not finite, or beyond what half precision holds). */
 qkv_status qkv__gguf_save(qkv_context *ctx, const char *path, const qkv__gguf_fields *fields,
                           const qkv__gguf_entry *entries, size_t count);
 
