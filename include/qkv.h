@@ -27,6 +27,7 @@
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>
+#include <qkv/gguf.h>
 #include <qkv/gpt.h>
 #include <qkv/hub.h>
 #include <qkv/image.h>

@@ -1,6 +1,7 @@
-/* convert.c - `qkv convert`: a model directory, read and written again in another number
- * type or in shards, or as a file with another library's names; or a file of PyTorch's or with
- * such names, made such a directory. It changes how a model is stored, never what it is. */
+/* convert.c - `qkv convert`: a model directory, read and written again in another number type or
+ * in shards, or as a file with another library's names, or as GGUF; or a file of PyTorch's, with
+ * such names, or of GGUF, made such a directory. It changes how a model is stored, never what it
+ * is. */
 #include "core/cli.h"
 
 static int convert_run(cli *c, int argc, char **argv)
@@ -25,7 +26,9 @@ static const char *const examples[] = {
     "qkv convert vgg16-397923af.pth runs/lpips --lpips vgg.pth",
     "qkv convert vit_tiny.safetensors runs/tiny",
     "qkv convert runs/digits digits.safetensors --to timm",
-    "qkv convert runs/mae mae.pth --to mae", NULL};
+    "qkv convert runs/mae mae.pth --to mae",
+    "qkv convert runs/book book.gguf --to gguf --dtype q8_0",
+    "qkv convert SmolLM2-135M-Q4_K_M.gguf smollm", NULL};
 
 CLI_COMMAND(cli_convert, 640) = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",
@@ -42,6 +45,7 @@ CLI_COMMAND(cli_convert, 640) = {
                        "prior on its codes, LPIPS), .safetensors too, becomes a directory with a "
                        "config.json derived from shapes; --to timm, --to mae and --to taming write "
                        "such a file. With --lpips VGG16's own file becomes the network that qkv "
-                       "train vqgan --lpips asks.",
+                       "train vqgan --lpips asks. A GGUF file becomes a directory, tokenizer and "
+                       "chat template included; --to gguf writes one, which llama.cpp runs.",
                .examples = examples},
     .library[CLI_BEHIND] = qkv_convert_table, .run = convert_run};

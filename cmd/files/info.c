@@ -149,6 +149,71 @@ static int answer_tensors(cli *c, const char *path)
     return code;
 }
 
+static int info_gguf_json(cli *c, const qkv_gguf *g, size_t numbers, size_t bytes)
+{
+    qkv_json_writer w = cli_object(c);
+    qkv_json_put_int(&w, "numbers", (int64_t)numbers);
+    qkv_json_put_int(&w, "bytes", (int64_t)bytes);
+    qkv_json_begin_object(&w, "fields");
+    for (size_t i = 0; i < qkv_gguf_fields(g); i++) {
+        qkv_str value;
+        qkv_str_init(&value, c->ctx);
+        const char *key = qkv_gguf_field(g, i, &value);
+        qkv_json_put_string(&w, key, value.data ? value.data : "");
+        qkv_str_free(&value);
+    }
+    qkv_json_end_object(&w);
+    qkv_json_begin_array(&w, "tensors");
+    for (size_t i = 0; i < qkv_gguf_tensors(g); i++) {
+        const qkv_gguf_tensor t = qkv_gguf_tensor_at(g, i);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_string(&w, "name", t.name);
+        qkv_json_put_string(&w, "dtype", t.type);
+        qkv_json_put_sizes(&w, "shape", t.shape, (size_t)t.ndim);
+        qkv_json_end_object(&w);
+    }
+    qkv_json_end_array(&w);
+    return cli_answer(c, &w);
+}
+
+static void print_gguf(cli *c, const qkv_gguf *g, size_t numbers, size_t bytes)
+{
+    for (size_t i = 0; i < qkv_gguf_fields(g); i++) {
+        qkv_str value;
+        qkv_str_init(&value, c->ctx);
+        const char *key = qkv_gguf_field(g, i, &value);
+        printf("%s = %s\n", key, value.data ? value.data : "");
+        qkv_str_free(&value);
+    }
+    for (size_t i = 0; i < qkv_gguf_tensors(g); i++) {
+        const qkv_gguf_tensor t = qkv_gguf_tensor_at(g, i);
+        printf("%-4s  %s (", t.type, t.name);
+        for (int d = 0; d < t.ndim; d++)
+            printf("%s%zu", d ? ", " : "", t.shape[d]);
+        printf(")\n");
+    }
+    printf("%zu tensors, %zu numbers, %zu bytes\n", qkv_gguf_tensors(g), numbers, bytes);
+}
+
+static int answer_gguf(cli *c, const char *path)
+{
+    qkv_gguf *g;
+    size_t numbers = 0, bytes = 0;
+    int code = CLI_DONE;
+    if (qkv_gguf_open(&g, c->ctx, path))
+        return cli_error(c);
+    for (size_t i = 0; i < qkv_gguf_tensors(g); i++) {
+        numbers += qkv_gguf_tensor_at(g, i).count;
+        bytes += qkv_gguf_tensor_at(g, i).bytes;
+    }
+    if (c->common.json)
+        code = info_gguf_json(c, g, numbers, bytes);
+    else
+        print_gguf(c, g, numbers, bytes);
+    qkv_gguf_close(g);
+    return code;
+}
+
 /* ---- where probes reach -------------------------------------------------------------------- */
 
 static int answer_places_json(const cli *c, const qkv_look_places *x)
@@ -227,11 +292,14 @@ static int info_run(cli *c, int argc, char **argv)
         return cli_usage(c, "--probes needs a model directory");
     if (s.probes)
         return answer_places(c, c->args.items[0]);
+    if (c->args.count && qkv_gguf_is(c->args.items[0]))
+        return answer_gguf(c, c->args.items[0]);
     return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
 }
 
 static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
+    "qkv info book.gguf",
     "qkv info runs/book --probes",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json",
     "qkv info --predict --model gpt2 --ranks 8", NULL};
@@ -242,7 +310,8 @@ CLI_COMMAND(cli_info, 630) = {
                .text = "Without an argument: the version, the processor, the instruction sets and "
                        "threads in use, the libraries. With a safetensors file, an index of "
                        "shards or a model directory: its tensors, their types and shapes, and what "
-                       "its weights are in (f32, bf16, f16; a directory's int8 or int4). With "
+                       "its weights are in (f32, bf16, f16; a directory's int8 or int4). Of a "
+                       "GGUF file also its fields. With "
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part; with --ranks, what each of several ranks would. With "
                        "--probes: where `qkv look --capture --places` and probes in C find "

@@ -13,7 +13,8 @@ typedef enum {
     QKV_CONVERT_DIRECTORY, /* a model directory */
     QKV_CONVERT_TIMM,      /* vit: a .safetensors or .pth file with timm's names */
     QKV_CONVERT_MAE,       /* vit_mae: such a file with the names of facebookresearch/mae */
-    QKV_CONVERT_TAMING     /* VQGAN or prior: a checkpoint of taming-transformers */
+    QKV_CONVERT_TAMING,    /* VQGAN or prior: a checkpoint of taming-transformers */
+    QKV_CONVERT_GGUF       /* GPT or BERT: a GGUF file, as llama.cpp runs it */
 } qkv_convert_target;
 
 /* The data type to store. */
@@ -21,7 +22,9 @@ typedef enum {
     QKV_CONVERT_AUTO, /* F32; unchanged if only the container of a file's tensors changes */
     QKV_CONVERT_F32,
     QKV_CONVERT_F16,
-    QKV_CONVERT_BF16
+    QKV_CONVERT_BF16,
+    QKV_CONVERT_Q8_0, /* GGUF only, this and the next: 8 bits and a scale for each 32 numbers */
+    QKV_CONVERT_Q4_0  /* 4 bits; tables of tokens Q8_0 */
 } qkv_convert_dtype;
 
 typedef struct {
@@ -39,11 +42,13 @@ qkv_convert_options qkv_convert_defaults(void);
 const qkv_option_table *qkv_convert_table(void); /* of qkv_convert_options */
 
 /* Converts `from` and writes `to`. from: a model directory, or an adapter's, which stays one unless
- * it is merged; a file that PyTorch saved, or a file with the names of timm,
- * facebookresearch/mae, taming-transformers or VGG16. to: an empty or new
- * directory, which also receives the tokenizer's files, or a new file. A PyTorch file with other
- * names becomes model.safetensors. Code in a file is never run. options may be NULL. Guesses are
- * reported as notes (qkv_context_on_event). On failure part of `to` may have been written. */
+ * it is merged; a file that PyTorch saved, a GGUF file, or a file with the names of timm,
+ * facebookresearch/mae, taming-transformers or VGG16. to: an empty or new directory, which also
+ * receives the tokenizer's files, or a new file. A PyTorch file with other names becomes
+ * model.safetensors. To GGUF, AUTO keeps the integers of a directory that qkv_quantize wrote (Q8_0,
+ * Q4_0); from GGUF, numbers become F32 or what dtype says. Code in a file is never run. options may
+ * be NULL. Guesses are reported as notes (qkv_context_on_event). On failure part of `to` may have
+ * been written. */
 qkv_status qkv_convert(qkv_context *ctx, const char *from, const char *to,
                        const qkv_convert_options *options);
 

@@ -12,7 +12,8 @@ QKV_BEGIN_DECLS
 
 /* Loads a model: reads config.json and, if present, preprocessor_config.json, creates the model and
  * fills it from model.safetensors or its shards. Every tensor must be present with its shape; an
- * unknown tensor is an error. On failure *out is NULL and the message names the file and field. */
+ * unknown tensor is an error. On failure *out is NULL and the message names the file and field.
+ * Here and in qkv_hub_load_with and qkv_hub_load_stored, dir may be a GGUF file. */
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir);
 
 /* qkv_hub_load without weights: the parameters are zeros. */

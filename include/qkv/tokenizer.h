@@ -42,8 +42,8 @@ typedef enum {
 /* Loads a tokenizer from a directory with one of: tokenizer.json; vocab.json and merges.txt;
  * encoder.json and vocab.bpe; BERT's vocab.txt; Marian's source.spm, target.spm and vocab.json;
  * spiece.model (or another usual name of a single SentencePiece model). The roles come from
- * tokenizer_config.json or special_tokens_map.json. On failure *out is NULL and the message names
- * the file and field. */
+ * tokenizer_config.json or special_tokens_map.json. dir may be a GGUF file. On failure *out is NULL
+ * and the message names the file and field. */
 qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
 
 /* Loads byte-level BPE from its two files. */

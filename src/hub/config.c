@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "io/json_options.h"
 #include "model/model.h"
+#include "qkv/gguf.h"
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -212,19 +213,25 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     return status;
 }
 
+qkv_status qkv__hub_make_model(qkv_model **out, const qkv__json *config, qkv_strings changes,
+                               size_t most)
+{
+    const qkv_model_type *type = NULL;
+    *out = NULL;
+    qkv_status status = find_type(config, &type);
+    if (!status)
+        status = config_refuse(config);
+    return status ? status : read_fields(out, config, type, changes, most);
+}
+
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *file,
                                 qkv_strings changes, size_t most)
 {
     qkv__json j;
-    const qkv_model_type *type = NULL;
     *out = NULL;
     qkv_status status = qkv__json_load(&j, ctx, file);
     if (!status)
-        status = find_type(&j, &type);
-    if (!status)
-        status = config_refuse(&j);
-    if (!status)
-        status = read_fields(out, &j, type, changes, most);
+        status = qkv__hub_make_model(out, &j, changes, most);
     qkv__json_free(&j);
     return status;
 }
@@ -335,6 +342,8 @@ qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir)
     const qkv_path path = qkv_path_in(base ? base : dir, "config.json");
     qkv__json j = {0};
     *out = QKV_WEIGHTS_F32;
+    if (!status && qkv_gguf_is(dir))
+        return QKV_OK;
     if (!status)
         status = qkv__json_load(&j, ctx, path.text);
     if (!status)
@@ -344,13 +353,12 @@ qkv_status qkv_hub_weights(qkv_weights *out, qkv_context *ctx, const char *dir)
     return status;
 }
 
-qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
-                                 qkv_weights weights)
+/* The whole object. */
+static qkv_status put_config_json(config_writer *c, qkv_store store, qkv_weights weights)
 {
+    qkv_model *m = c->m;
     const qkv_model_type *type = qkv_model_type_of(m);
-    config_writer c = {.m = m};
-    qkv_json_writer *w = &c.w;
-    qkv_json_writer_init(w, qkv_model_context(m), 2);
+    qkv_json_writer *w = &c->w;
     const char *dtype = store == QKV_STORE_F32   ? "float32"
                         : store == QKV_STORE_F16 ? "float16"
                                                  : "bfloat16";
@@ -368,6 +376,30 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
     qkv__hub_write_labels(w, m);
     qkv_status status = qkv__hub_write_quantization(w, m, weights);
     qkv_json_end_object(w);
+    return status;
+}
+
+qkv_status qkv__hub_config_json(qkv__json *out, qkv_model *m, const char *name)
+{
+    config_writer c = {.m = m};
+    qkv_json_writer_init(&c.w, qkv_model_context(m), -1);
+    *out = (qkv__json){0};
+    qkv_status status = put_config_json(&c, QKV_STORE_F32, QKV_WEIGHTS_F32);
+    const char *text = status ? NULL : qkv_json_writer_text(&c.w);
+    if (!status)
+        status = text ? qkv__json_parse(out, qkv_model_context(m), name, text, strlen(text))
+                      : QKV_E_MEMORY;
+    qkv_json_writer_free(&c.w);
+    return status;
+}
+
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
+                                 qkv_weights weights)
+{
+    config_writer c = {.m = m};
+    qkv_json_writer *w = &c.w;
+    qkv_json_writer_init(w, qkv_model_context(m), 2);
+    qkv_status status = put_config_json(&c, store, weights);
     if (status) {
         qkv_json_writer_free(w);
         return status;

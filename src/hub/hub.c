@@ -1,7 +1,7 @@
 /* hub.c - model directories, opened and saved whole. */
 #include "hub/adapter.h"
+#include "hub/gguf.h"
 #include "hub/quantized.h"
-
 #include "io/file.h"
 
 static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *dir,
@@ -67,6 +67,8 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
 qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
                              qkv_strings changes)
 {
+    if (qkv_gguf_is(dir))
+        return qkv__hub_load_gguf(out, ctx, dir, changes, QKV_WEIGHTS_F32);
     qkv_status status = read_settings(out, ctx, dir, changes, true);
     if (!status)
         status = hub_read_values(*out, dir, QKV_WEIGHTS_F32);
@@ -88,6 +90,8 @@ qkv_status qkv_hub_load_stored(qkv_model **out, qkv_context *ctx, const char *di
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no weights of kind %d", (int)weights);
     if (status || weights == QKV_WEIGHTS_F32)
         return status ? status : qkv_hub_load(out, ctx, dir);
+    if (qkv_gguf_is(dir))
+        return qkv__hub_load_gguf(out, ctx, dir, (qkv_strings){0}, weights);
     status = read_settings(out, ctx, dir, (qkv_strings){0}, true);
     if (!status)
         status = hub_read_values(*out, dir, weights);

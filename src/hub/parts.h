@@ -13,6 +13,13 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *f
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
                                  qkv_weights weights);
 
+/* The same of an object that would be config.json; most: numbers that there are. */
+qkv_status qkv__hub_make_model(qkv_model **out, const qkv__json *config, qkv_strings changes,
+                               size_t most);
+/* What config.json would say of the model. name stands for the file in messages and outlives *out,
+ * which is to be freed. */
+qkv_status qkv__hub_config_json(qkv__json *out, qkv_model *m, const char *name);
+
 /* generation.c: the members of generation_config.json, for a model that it is about. */
 void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
 

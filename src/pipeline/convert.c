@@ -5,21 +5,25 @@
 
 #include "io/file.h"
 #include "pipeline/adapters.h"
+#include "pipeline/convert_gguf.h"
 #include "pipeline/options.h"
 #include "pipeline/prior.h"
 #include "pytorch/pytorch.h"
+#include "qkv/gguf.h"
 #include "qkv/gpt.h"
 #include "qkv/mae.h"
 #include "tensor/make.h"
 
-static const char *const targets[] = {"directory", "timm", "mae", "taming", NULL};
-static const char *const dtypes[] = {"auto", "f32", "f16", "bf16", NULL};
-static const qkv_store stores[] = {QKV_STORE_NONE, QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16};
+static const char *const targets[] = {"directory", "timm", "mae", "taming", "gguf", NULL};
+static const char *const dtypes[] = {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", NULL};
+static const qkv_store stores[] = {QKV_STORE_NONE, QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16,
+                                   QKV_STORE_NONE, QKV_STORE_NONE};
 
 #define FIELD(member) .offset = offsetof(qkv_convert_options, member)
 static const qkv_option rows[] = {
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "auto",
-     .help = "how numbers are stored; auto: f32, but as they are in a FILE of other names"},
+     .help = "how numbers are stored; auto: f32, but as they are in a FILE of other names; q8_0 "
+             "and q4_0: with --to gguf"},
     {.flag = "shard", .type = QKV_OPT_SIZE, .max = 1e6, FIELD(shard), .value = "MB",
      .initial = "0", .help = "split files beyond this many megabytes; 0: never"},
     {.flag = "under", .type = QKV_OPT_STRING, FIELD(import.under), .value = "NAME",
@@ -28,7 +32,7 @@ static const qkv_option rows[] = {
      .help = "of a FILE, leave out objects of unknown classes instead of refusing it"},
     {.flag = "to", .type = QKV_OPT_ENUM, FIELD(to), .names = targets, .initial = "directory",
      .help = "what OUT is: a directory, a .safetensors or .pth file with the names of timm or of "
-             "facebookresearch/mae, or a checkpoint of taming-transformers"},
+             "facebookresearch/mae, a checkpoint of taming-transformers, or a GGUF file"},
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(import.distance), .value = "FILE",
      .help = "weights of LPIPS' distance, for a FILE that holds VGG16"},
     {.flag = "merge", .type = QKV_OPT_BOOL, FIELD(merge),
@@ -307,9 +311,18 @@ static bool is_safetensors(const char *path)
     return n >= k && strcmp(path + n - k, end) == 0;
 }
 
+static qkv_status convert_to_gguf(const job *j)
+{
+    const qkv_convert_dtype dtype = j->o->dtype;
+    return qkv__convert_to_gguf(j->ctx, j->from, j->to, dtype ? dtypes[dtype] : NULL, j->o);
+}
+
 /* With names that are known here, a model: of a prior, the VQGANs too. */
 static qkv_status convert_file(job *j)
 {
+    const qkv_hub_save_options save = save_options(j);
+    if (qkv_gguf_is(j->from))
+        return qkv__convert_from_gguf(j->ctx, j->from, j->to, &save);
     qkv_hub_import_options o = j->o->import;
     o.part = NULL;
     o.left_out = &j->left_out;
@@ -346,6 +359,12 @@ qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
     if (o->to == QKV_CONVERT_TAMING && is_safetensors(to))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "--to taming writes a PyTorch file: %s is to be called otherwise", to);
+    if (o->dtype > QKV_CONVERT_BF16 && o->to != QKV_CONVERT_GGUF)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--dtype %s: expected --to gguf", dtypes[o->dtype]);
+    if (o->to == QKV_CONVERT_GGUF && o->shard)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--shard: a GGUF file is one");
+    if (file && of_file && qkv_gguf_is(from))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s is a GGUF file", of_file, from);
     if (o->weights == QKV_WEIGHTS_BF16 || (o->weights > QKV_WEIGHTS_BF16 && (o->to || file)))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected int8 or int4, from one model "
                         "directory to another", qkv__weights_names[o->weights]);
@@ -381,7 +400,8 @@ qkv_status qkv_convert(qkv_context *ctx, const char *from, const char *to,
     if (!status)
         status = refuse_target(&j);
     if (!status)
-        status = o.to            ? convert_out(&j)
+        status = o.to == QKV_CONVERT_GGUF ? convert_to_gguf(&j)
+                 : o.to          ? convert_out(&j)
                  : is_file(from) ? convert_file(&j)
                                  : convert_directory(&j);
     for (size_t i = 0; i < CODECS; i++)

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "io/file.h"
 #include "tokenizer/bytes.h"
+#include "tokenizer/gguf.h"
 #include "tokenizer/json.h"
 #include "tokenizer/models.h"
 #include "tokenizer/spec.h"
@@ -169,6 +170,19 @@ static qkv_status load_words(qkv_tokenizer **out, qkv_context *ctx, const char *
     return status;
 }
 
+/* A file in a folder's place. */
+static qkv_status load_gguf(qkv_tokenizer **out, qkv_context *ctx, const char *file)
+{
+    qkv_gguf *g = NULL;
+    qkv_status status = qkv_gguf_open(&g, ctx, file);
+    if (!status)
+        status = qkv__tokenizer_from_gguf(out, g);
+    if (!status && !*out)
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file has no tokenizer", file);
+    qkv_gguf_close(g);
+    return status;
+}
+
 /* The ways a folder may hold a tokenizer: each leaves *out alone where its files are not. */
 static qkv_status (*const loaders[])(qkv_tokenizer **out, qkv_context *ctx, const char *dir) = {
     load_single, qkv__load_marian, load_pair, load_words, qkv__load_spm};
@@ -177,6 +191,8 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
 {
     qkv_status status = QKV_OK;
     *out = NULL;
+    if (qkv_gguf_is(dir))
+        return load_gguf(out, ctx, dir);
     if (!qkv_dir_exists(dir))
         status = qkv_fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
     for (size_t i = 0; !status && !*out && i < sizeof loaders / sizeof *loaders; i++)

@@ -75,6 +75,9 @@ qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
 qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
                                  const qkv__sink *sink);
 
+/* Puts what tokenizer_config.json is to say. */
+void qkv__tokenizer_put_config(const qkv_tokenizer *t, qkv_json_writer *w);
+
 /* Keys of the roles in tokenizer_config.json. */
 extern const char *const qkv__role_keys[QKV_TOKEN_ROLES];
 

@@ -66,7 +66,7 @@ static void put_fast_class(const qkv_tokenizer *t, qkv_json_writer *w)
     qkv_json_end_array(w);
 }
 
-static void put_config(const qkv_tokenizer *t, qkv_json_writer *w)
+void qkv__tokenizer_put_config(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     if (t->config.value) {
         qkv__json_put_value(w, NULL, t->config.value);
@@ -184,7 +184,7 @@ static const struct {
     void (*put_text)(const qkv_tokenizer *t, qkv_str *text);
 } files_written[] = {
     {"tokenizer.json", has_spec, 2, put_spec, NULL},
-    {"tokenizer_config.json", always, 2, put_config, NULL},
+    {"tokenizer_config.json", always, 2, qkv__tokenizer_put_config, NULL},
     {"special_tokens_map.json", always, 2, put_map, NULL},
     {"vocab.json", is_gpt2, 0, put_vocab_file, NULL},
     {"merges.txt", is_gpt2, 0, NULL, put_merges},
