@@ -35,9 +35,15 @@ static bool has_key(const qkv_option *row, const char *name)
     return false;
 }
 
-static bool has_flag(const qkv_option *row, const char *name)
+/* underscores: '_' in the name stands for '-' too, as where names have no '-'. */
+static bool has_flag(const qkv_option *row, const char *name, bool underscores)
 {
-    return row->flag && strcmp(row->flag, name) == 0;
+    const char *flag = row->flag;
+    while (flag && *flag && (*flag == *name || (underscores && *flag == '-' && *name == '_'))) {
+        flag++;
+        name++;
+    }
+    return flag && *flag == *name;
 }
 
 /* By flag, or by key or flag. Later tables do not hide earlier ones. */
@@ -47,7 +53,7 @@ static place options_parse_find(const qkv_options *o, const char *name, bool by_
         const qkv_option_table *table = o->bound[t].table;
         for (size_t i = 0; i < table->count; i++) {
             const qkv_option *row = &table->rows[i];
-            if (has_flag(row, name) || (by_key && has_key(row, name)))
+            if (has_flag(row, name, by_key) || (by_key && has_key(row, name)))
                 return (place){(binding *)(uintptr_t)&o->bound[t], row};
         }
     }
@@ -167,6 +173,18 @@ static qkv_status assign(qkv_options *o, place p, const char *said, const char *
     return QKV_OK;
 }
 
+/* Sets the field with that key or flag. before: what stands before the name in a message. */
+static qkv_status options_parse_set(qkv_options *o, const char *before, const char *name,
+                                    const char *value)
+{
+    char said[QKV_OPTION_TEXT];
+    place p = options_parse_find(o, name, true);
+    if (!p.row)
+        return options_parse_unknown(o, name, true);
+    snprintf(said, sizeof said, "%s%s", before, name);
+    return assign(o, p, said, value);
+}
+
 /* ---- command lines -------------------------------------------------------------------------- */
 
 typedef struct {
@@ -191,7 +209,7 @@ static qkv_status set_pair(scanner *s, const char *pair)
                         pair);
     memcpy(key, pair, length);
     key[length] = 0;
-    qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
+    qkv_status status = options_parse_set(s->o, "--set ", key, pair + length + 1);
     return status ? status : options_parse_add_text(s->o, &s->o->pairs, s->o->pairs.count, pair);
 }
 
@@ -318,12 +336,7 @@ qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void 
 
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value)
 {
-    char said[QKV_OPTION_TEXT];
-    place p = options_parse_find(o, name, true);
-    if (!p.row)
-        return options_parse_unknown(o, name, true);
-    snprintf(said, sizeof said, "--set %s", name);
-    return assign(o, p, said, value);
+    return options_parse_set(o, "", name, value);
 }
 
 qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_strings *rest)
