@@ -106,7 +106,7 @@ def settings(name, **more):
     kind, given = SETTINGS[name]
     given = dict(given, **more)
     for key in PATHS:
-        if key in given and not os.path.isabs(given[key]):
+        if isinstance(given.get(key), str) and not os.path.isabs(given[key]):
             given[key] = directory(given[key]) if given[key] in SETTINGS else file(given[key])
     return kind, given
 
