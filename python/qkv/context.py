@@ -375,5 +375,5 @@ def default_context() -> Context:
         return _default
 
 
-def core_of(context: Optional[Context]) -> Core:
-    return (context or default_context())._core
+def core_of(ctx: Optional[Context]) -> Core:
+    return (ctx or default_context())._core

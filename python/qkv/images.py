@@ -26,8 +26,8 @@ class Image(Owned):
 
     _image: Any
 
-    def __init__(self, array: Any, *, context: Optional[Context] = None):
-        core = core_of(context)
+    def __init__(self, array: Any, *, ctx: Optional[Context] = None):
+        core = core_of(ctx)
         address, shape, keep = take(array, '|u1', 'array')
         height, width, channels = image_shape(shape)
         image = c.qkv_image()
@@ -41,9 +41,9 @@ class Image(Owned):
         self._handle = Handle(core, image, lambda i: free_image(i, core))
 
     @classmethod
-    def open(cls, path: Any, *, channels: int = 3, context: Optional[Context] = None) -> Image:
+    def open(cls, path: Any, *, channels: int = 3, ctx: Optional[Context] = None) -> Image:
         """Reads a PNG or JPEG file. channels: 1, 3, or 0: as in the file."""
-        core = core_of(context)
+        core = core_of(ctx)
         image, options = c.qkv_image(), c.qkv_image_defaults()
         if channels not in (0, 1, 3):
             raise ArgumentError('channels: 0, 1 or 3 expected, found %s' % channels)

@@ -105,8 +105,8 @@ class Model(Looking):
     """
 
     def __init__(self, directory: Any, *, weights: str = 'auto',
-                 context: Optional[Context] = None):
-        core = core_of(context)
+                 ctx: Optional[Context] = None):
+        core = core_of(ctx)
         self.directory = to_str(to_bytes(directory, 'directory'))
         o = Options(core, 'qkv_pipeline', {'weights': weights})
         out = c_size_t()

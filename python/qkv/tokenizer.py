@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Tokenizer(Owned):
     """Text to ids and back: Tokenizer("runs/novel"), or model.tokenizer."""
 
-    def __init__(self, directory: Any, *, context: Optional[Context] = None):
-        core = core_of(context)
+    def __init__(self, directory: Any, *, ctx: Optional[Context] = None):
+        core = core_of(ctx)
         self._handle = core.create(c.qkv_tokenizer_load, c.qkv_tokenizer_destroy, core.pointer,
                                    to_bytes(directory, 'directory'))
 
@@ -103,10 +103,10 @@ class Tokenizer(Owned):
     def train(cls, files: Any, *, kind: str = 'bpe', vocab: Optional[int] = None,
               min_count: Optional[int] = None, coverage: Optional[float] = None,
               keep_case: bool = False, add_eos: bool = False,
-              context: Optional[Context] = None) -> Tokenizer:
+              ctx: Optional[Context] = None) -> Tokenizer:
         """Trains a tokenizer on text files. kind: "char", "bpe", "wordpiece", "unigram" or
         "sentencepiece_bpe"."""
-        core = core_of(context)
+        core = core_of(ctx)
         constant = 'QKV_TOKENIZER_' + kind.replace('-', '_').upper()
         if not isinstance(getattr(c, constant, None), int):
             raise ArgumentError('kind: char, bpe, wordpiece, unigram or sentencepiece_bpe expected,'

@@ -100,8 +100,8 @@ def _event_of(address: int) -> Training:
     return made
 
 
-def _job(kind: str, settings: dict, context: Optional[Context]) -> Handle:
-    core = core_of(context)
+def _job(kind: str, settings: dict, ctx: Optional[Context]) -> Handle:
+    core = core_of(ctx)
     with core:
         job = core.create(c.qkv_job_create, c.qkv_job_destroy, core.pointer,
                           to_bytes(kind, 'kind'))
@@ -112,7 +112,7 @@ def _job(kind: str, settings: dict, context: Optional[Context]) -> Handle:
 
 def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
           watch: Optional[Callable[[Tape, Pass], Any]] = None,
-          context: Optional[Context] = None, **settings: Any) -> Result:
+          ctx: Optional[Context] = None, **settings: Any) -> Result:
     """Trains a model: train("lm", data="novel.txt", minutes=5, out="runs/novel").
 
     kind and settings are those of `qkv train KIND`, with "_" for "-": qkv.settings(kind) lists
@@ -123,7 +123,7 @@ def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
     exception in it, and Ctrl-C, save and stop, too, and are raised. watch(tape, pass) is called as
     each pass begins and ends: tape.probe and tape.attention add probes, which stay.
     """
-    job = _job(kind, settings, context)
+    job = _job(kind, settings, ctx)
     result = c.qkv_train_result()
     with Call(job.core, on_event=on_event) as call:
         def on_train(_: Any, address: int) -> Any:
@@ -151,9 +151,9 @@ def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
             unit=text_at(result.unit))
 
 
-def check(kind: str, *, context: Optional[Context] = None, **settings: Any) -> None:
+def check(kind: str, *, ctx: Optional[Context] = None, **settings: Any) -> None:
     """Raises what train() would raise of the settings alone, without reading data."""
-    job = _job(kind, settings, context)
+    job = _job(kind, settings, ctx)
     job.core.do(c.qkv_job_check, job.pointer)
 
 

@@ -68,7 +68,7 @@ SETTINGS = {
     'vit': ('classify', dict(data='photos', type='vit', size=16, **NANO)),
     'alike': ('embed', dict(data='set', type='vit', size=16, **NANO)),
     'mae': ('reconstruct', dict(images='set', size=16, **NANO)),
-    'masks': ('segment', dict(images='set', masks='masks', size=16, **NANO)),
+    'parts': ('segment', dict(images='set', masks='masks', size=16, **NANO)),
     'colors': ('colorize', dict(images='set', size=16, **NANO)),
     'codes': ('vqgan', dict(images='set', size=16, ch_mult=[1, 1], num_res_blocks=1,
                             z_channels=16, embed_dim=16, n_embed=32, disc_start=0,
@@ -88,7 +88,7 @@ def _images():
     for i in range(12):
         pixels = [[[(x * 9 * (i % 2) + y * 9 * (1 - i % 2) + i) % 256] * 3 for x in range(24)]
                   for y in range(24)]
-        qkv.Image(pixels, context=CONTEXT).save(
+        qkv.Image(pixels, ctx=CONTEXT).save(
             path('photos', ('cat', 'dog')[i % 2], '%d.png' % i))
 
 
@@ -115,13 +115,13 @@ def directory(name):
     """The directory of a small model, made once."""
     if name not in _models:
         kind, given = settings(name)
-        qkv.train(kind, out=path('run-' + name), context=CONTEXT, **given)
+        qkv.train(kind, out=path('run-' + name), ctx=CONTEXT, **given)
         _models[name] = path('run-' + name)
     return _models[name]
 
 
 def model(name, **options):
-    return qkv.Model(directory(name), context=CONTEXT, **options)
+    return qkv.Model(directory(name), ctx=CONTEXT, **options)
 
 
 def command(*words, check=True, text=None):

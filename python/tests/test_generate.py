@@ -1,5 +1,6 @@
 """The C interface by name; opening a directory; generating; tokenizers; errors; closing."""
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -102,13 +103,13 @@ class Sentences(Test):
     def test_the_commands_sentence(self):
         for words, kind in ((['nowhere'], qkv.FileError), ([base.HERE], qkv.FileError)):
             said = base.sentence('generate', *words)
-            self.fails(kind, said, qkv.Model, *words, context=base.CONTEXT)
+            self.fails(kind, said, qkv.Model, *words, ctx=base.CONTEXT)
         broken = base.path('broken')
         os.makedirs(broken, exist_ok=True)
         for text in ('', '{', '{"model_type": "gpt9"}', '{"model_type": "gpt2", "n_head": 0}'):
             base.write('broken/config.json', text)
             said = base.sentence('generate', broken)
-            error = self.fails(qkv.Error, said, qkv.Model, broken, context=base.CONTEXT)
+            error = self.fails(qkv.Error, said, qkv.Model, broken, ctx=base.CONTEXT)
             self.assertIsInstance(error, (ValueError, OSError, NotImplementedError))
         self.fails(TypeError, None, qkv.Model, 3)
 
@@ -128,6 +129,21 @@ class Sentences(Test):
                 self.assertTrue(option.help and option.expects, (name, option))
         self.fails(qkv.ArgumentError, None, qkv.options, 'nothing')
         self.assertIn('seed', [s.name for s in qkv.options('generate')])
+
+
+    def test_no_option_is_hidden_by_a_parameter(self):
+        """A keyword of Python's own has a name that no option of the same call has."""
+        calls = {'generate': qkv.Model.generate, 'translate': qkv.Model.translate,
+                 'look': qkv.Model.look, 'patch': qkv.Model.patch, 'evaluate': qkv.Model.evaluate,
+                 'segment': qkv.Model.segment, 'reconstruct': qkv.Model.reconstruct,
+                 'colorize': qkv.Model.colorize, 'imagine': qkv.Model.imagine,
+                 'convert': qkv.convert, 'quantize': qkv.quantize, 'shortlist': qkv.shortlist}
+        for name, call in calls.items():
+            own = set(inspect.signature(call).parameters) - {'self', 'options', 'prompt'}
+            self.assertEqual(own & {s.name for s in qkv.options(name)}, set(), name)
+        own = set(inspect.signature(qkv.train).parameters) - {'settings'}
+        for kind in qkv.kinds():
+            self.assertEqual(own & {s.name for s in qkv.settings(kind)}, set(), kind)
 
 
 class Closing(Test):
@@ -165,7 +181,7 @@ class Closing(Test):
         c = base.context()
         before = c.memory()
         for _ in range(3):
-            m = qkv.Model(base.directory('lm'), context=c)
+            m = qkv.Model(base.directory('lm'), ctx=c)
             look = m.look('the cat')
             del look
             m.close()
@@ -199,7 +215,7 @@ class Threads(Test):
             found.append(m.generate('the', tokens=30, seed=1))
 
         def own():
-            other = qkv.Model(base.directory('lm'), context=base.context())
+            other = qkv.Model(base.directory('lm'), ctx=base.context())
             found.append(other.generate('the', tokens=30, seed=1))
         self.run_all([share, own] * 4)
         self.assertEqual(found, [expected] * 8)
@@ -220,7 +236,7 @@ class Threads(Test):
 
     def test_cancelled_from_another_thread(self):
         c = base.context()
-        m, begun = qkv.Model(base.directory('lm'), context=c), threading.Event()
+        m, begun = qkv.Model(base.directory('lm'), ctx=c), threading.Event()
 
         def generate():
             self.fails(qkv.CancelledError, 'cancelled', m.generate, 'the', tokens=10 ** 6,
@@ -232,11 +248,11 @@ class Threads(Test):
 class Tokenizers(Test):
     def test_the_commands_ids(self):
         for name in ('lm', 'words', 'translator'):
-            t = qkv.Tokenizer(base.directory(name), context=base.CONTEXT)
+            t = qkv.Tokenizer(base.directory(name), ctx=base.CONTEXT)
             said = base.command('tokenize', base.directory(name), text='the cat sat\n').stdout
             numbers = [int(w) for w in said.split() if w.isdigit()]
             self.assertEqual(t.encode('the cat sat')[:3], numbers[:3], said)
-        t = qkv.Tokenizer(base.directory('words'), context=base.CONTEXT)
+        t = qkv.Tokenizer(base.directory('words'), ctx=base.CONTEXT)
         self.assertEqual(t.token(t.special('mask')), '[MASK]')
         self.assertEqual(t.id('[MASK]'), t.special('mask'))
         self.assertIsNone(t.token(10 ** 6))
@@ -247,16 +263,16 @@ class Tokenizers(Test):
         self.assertEqual(t.decode(t.encode('a\0b'.replace('\0', ' '))), 'a b')
 
     def test_training(self):
-        t = qkv.Tokenizer.train(base.file('text'), kind='bpe', vocab=300, context=base.CONTEXT)
+        t = qkv.Tokenizer.train(base.file('text'), kind='bpe', vocab=300, ctx=base.CONTEXT)
         self.assertLessEqual(t.size, 300)
         self.assertEqual(t.decode(t.encode('the cat \u00e4')), 'the cat \u00e4')
         t.save(base.path('tokenizer'))
-        again = qkv.Tokenizer(base.path('tokenizer'), context=base.CONTEXT)
+        again = qkv.Tokenizer(base.path('tokenizer'), ctx=base.CONTEXT)
         self.assertEqual(again.encode('the cat sat'), t.encode('the cat sat'))
         self.fails(qkv.ArgumentError, None, qkv.Tokenizer.train, base.file('text'), kind='abc')
         self.fails(qkv.ArgumentError, None, qkv.Tokenizer.train, base.file('text'), vocab=3,
-                   context=base.CONTEXT)
-        self.fails(qkv.FileError, None, qkv.Tokenizer.train, 'nothing', context=base.CONTEXT)
+                   ctx=base.CONTEXT)
+        self.fails(qkv.FileError, None, qkv.Tokenizer.train, 'nothing', ctx=base.CONTEXT)
 
 
 if __name__ == '__main__':

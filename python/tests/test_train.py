@@ -21,12 +21,12 @@ def bits(folder):
 class Training(Test):
     def test_the_commands_bits(self):
         kind, given = base.settings('lm', seed=5)
-        result = qkv.train(kind, out=base.path('here'), context=base.context(), **given)
+        result = qkv.train(kind, out=base.path('here'), ctx=base.context(), **given)
         words = [w for k, v in given.items() for w in ('--' + k.replace('_', '-'), v)]
         base.command('train', kind, '--out', base.path('there'), *words)
         self.assertEqual(bits(base.path('here')), bits(base.path('there')))
         self.assertEqual((result.step, result.stopped, result.unit), (2, False, 'tokens'))
-        with qkv.Model(result.directory, context=base.CONTEXT) as m:
+        with qkv.Model(result.directory, ctx=base.CONTEXT) as m:
             evaluated = m.evaluate()
             self.assertAlmostEqual(evaluated['loss'], result.metrics['loss'], 4)
             answer = base.answers('eval', result.directory)[0]
@@ -35,7 +35,7 @@ class Training(Test):
     def test_events(self):
         kind, given = base.settings('lm', steps=12, eval_every=4)
         events = []
-        qkv.train(kind, out=base.path('events'), on_event=events.append, context=base.context(),
+        qkv.train(kind, out=base.path('events'), on_event=events.append, ctx=base.context(),
                   **given)
         trained = [e for e in events if isinstance(e, qkv.Training)]
         self.assertEqual([e.step for e in trained if e.kind == 'step'], list(range(1, 13)))
@@ -58,26 +58,26 @@ class Training(Test):
 
     def test_sentences(self):
         kind, given = base.settings('lm')
-        check = lambda **more: qkv.check(kind, context=base.CONTEXT, **dict(given, **more))
+        check = lambda **more: qkv.check(kind, ctx=base.CONTEXT, **dict(given, **more))
         check(out=base.path('checked'))
         self.fails(qkv.ArgumentError, 'unknown field stesp; did you mean steps?', check,
                    out='x', stesp=3)
         self.fails(qkv.ArgumentError, None, check, out='x', steps=-1)
         self.fails(qkv.ArgumentError, None, check)
         self.fails(qkv.ArgumentError, '"lx" is no kind of job', qkv.train, 'lx')
-        self.fails(qkv.ArgumentError, None, qkv.train, kind, out='x\0', context=base.CONTEXT)
+        self.fails(qkv.ArgumentError, None, qkv.train, kind, out='x\0', ctx=base.CONTEXT)
         said = base.sentence('train', 'lm', '--data', 'nothing', '--out', base.path('new'))
         self.fails(qkv.FileError, said, qkv.train, 'lm', data='nothing', out=base.path('new'),
-                   context=base.CONTEXT)
+                   ctx=base.CONTEXT)
         self.assertFalse(os.path.exists(base.path('new')))
 
     def test_lists(self):
         kind, given = base.settings('lm', data=[base.file('text'), base.file('german')])
-        self.assertEqual(qkv.train(kind, out=base.path('two'), context=base.CONTEXT, **given).step,
+        self.assertEqual(qkv.train(kind, out=base.path('two'), ctx=base.CONTEXT, **given).step,
                          2)
         given['data'] = base.directory('lm')
         self.fails(qkv.FileError, None, qkv.train, kind, out=base.path('three'),
-                   context=base.CONTEXT, **given)
+                   ctx=base.CONTEXT, **given)
 
 
 class Resuming(Test):
@@ -87,16 +87,16 @@ class Resuming(Test):
         self.kind, self.given = base.settings('lm', steps=40, eval_every=10)
         self.context = base.context()
         if not os.path.exists(base.path('whole')):
-            qkv.train(self.kind, out=base.path('whole'), context=self.context, **self.given)
+            qkv.train(self.kind, out=base.path('whole'), ctx=self.context, **self.given)
 
     def resume(self, name):
-        result = qkv.train(self.kind, out=base.path(name), resume=True, context=self.context,
+        result = qkv.train(self.kind, out=base.path(name), resume=True, ctx=self.context,
                            **self.given)
         self.assertEqual((result.step, result.stopped), (40, False))
         self.assertEqual(bits(base.path(name)), bits(base.path('whole')))
 
     def train(self, name, on_event):
-        return qkv.train(self.kind, out=base.path(name), on_event=on_event, context=self.context,
+        return qkv.train(self.kind, out=base.path(name), on_event=on_event, ctx=self.context,
                          **self.given)
 
     def test_false(self):
@@ -128,7 +128,7 @@ class Resuming(Test):
                 'try:\n'
                 '    qkv.train("lm", data=sys.argv[1], out=sys.argv[2], tokenizer="char",\n'
                 '              model="nano", steps=10**6, on_event=on_event,\n'
-                '              context=qkv.Context(threads=1))\n'
+                '              ctx=qkv.Context(threads=1))\n'
                 'except KeyboardInterrupt:\n'
                 '    print("interrupted", flush=True)\n')
         process = subprocess.Popen([sys.executable, '-c', code, base.file('text'),
@@ -154,8 +154,8 @@ class Resuming(Test):
 
     def test_a_directory_in_use(self):
         self.fails(qkv.ArgumentError, None, qkv.train, self.kind, out=base.path('whole'),
-                   context=self.context, **self.given)
-        again = qkv.train(self.kind, out=base.path('whole'), resume=True, context=self.context,
+                   ctx=self.context, **self.given)
+        again = qkv.train(self.kind, out=base.path('whole'), resume=True, ctx=self.context,
                           **self.given)
         self.assertTrue(again.was_finished)
 
@@ -171,7 +171,7 @@ class Watching(Test):
                 tape.probe('h.0.resid_post', lambda name, x: seen.append((name, x.shape)))
                 tape.attention(lambda name, sequence, head, row, weights: norms.append(
                     sum(weights.memory.tolist()[0])), 'h.0.attn')
-        qkv.train(kind, out=base.path('watched'), watch=watch, context=base.context(), **given)
+        qkv.train(kind, out=base.path('watched'), watch=watch, ctx=base.context(), **given)
         self.assertEqual(len(passes), 12)
         self.assertEqual({p[2] for p in passes}, {2})
         self.assertGreaterEqual(len(seen), 6)
@@ -186,26 +186,26 @@ class Watching(Test):
             tapes.append(tape)
             raise OverflowError('mine')
         self.fails(OverflowError, 'mine', qkv.train, kind, out=base.path('raising'), watch=watch,
-                   context=base.CONTEXT, **given)
+                   ctx=base.CONTEXT, **given)
         self.fails(qkv.Error, 'the tape is gone: its pass is over', tapes[0].probe, None, print)
 
 
 class Files(Test):
     def test_convert_and_quantize(self):
         source = base.directory('lm')
-        qkv.convert(source, base.path('half'), dtype='bf16', context=base.CONTEXT)
+        qkv.convert(source, base.path('half'), dtype='bf16', ctx=base.CONTEXT)
         base.command('convert', source, base.path('half2'), '--dtype', 'bf16')
         self.assertTrue(filecmp.cmp(base.path('half', 'model.safetensors'),
                                     base.path('half2', 'model.safetensors'), False))
-        qkv.quantize(source, base.path('small'), to='int8', context=base.CONTEXT)
-        m = qkv.Model(base.path('small'), context=base.CONTEXT)
+        qkv.quantize(source, base.path('small'), to='int8', ctx=base.CONTEXT)
+        m = qkv.Model(base.path('small'), ctx=base.CONTEXT)
         self.assertEqual(len(m.generate('the', tokens=4)), 4)
         kept = {m.parameters[n].weights for n in m.parameters}
         self.assertEqual(kept, {'f32', 'int8'})
         name = next(n for n in m.parameters if m.parameters[n].weights == 'int8')
         self.fails(qkv.Error, None, lambda: m.parameters[name].array)
         self.fails(qkv.ArgumentError, None, qkv.convert, source, base.path('x'), dtype='f99',
-                   context=base.CONTEXT)
+                   ctx=base.CONTEXT)
 
     def test_scores(self):
         a = ['the cat sat on the mat today', 'a dog ran far away']
@@ -218,10 +218,10 @@ class Files(Test):
         self.fails(qkv.ArgumentError, None, qkv.bleu, a, b[:1])
 
     def test_report(self):
-        qkv.report(base.directory('lm'), base.path('run.html'), context=base.CONTEXT)
+        qkv.report(base.directory('lm'), base.path('run.html'), ctx=base.CONTEXT)
         self.assertGreater(os.path.getsize(base.path('run.html')), 1000)
         self.fails(qkv.FileError, None, qkv.report, 'nowhere', base.path('x.html'),
-                   context=base.CONTEXT)
+                   ctx=base.CONTEXT)
 
 
 if __name__ == '__main__':
