@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from collections import deque
+from _thread import RLock, allocate_lock
 from ctypes import byref, c_void_p, string_at
 
 from . import c
@@ -100,9 +98,9 @@ class Core:
     def __init__(self, options: Any = None):
         out = c_void_p()
         self.pointer = None
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.live: set = set()  # objects that are not destroyed yet
-        self.dead: deque = deque()
+        self.dead: list = []
         self.on_event: Optional[Callable] = None
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
@@ -130,7 +128,7 @@ class Core:
 
     def clear(self) -> None:
         while self.dead:
-            destroy, pointer = self.dead.popleft()
+            destroy, pointer = self.dead.pop(0)
             destroy(pointer)
         self._end()
 
@@ -215,15 +213,21 @@ class Call:
             self.core.cancelled = False
         self.core.call = self
         self._listen(self.callback('qkv_event_fn', self._event))
+        self._catch_interrupt()
+        return self
+
+    def _catch_interrupt(self) -> None:
+        import signal  # not with the package: these two take as long as all of it
+        import threading
         if threading.current_thread() is threading.main_thread():
             handler = signal.getsignal(signal.SIGINT)
             if callable(handler):
                 self._interrupt = handler
                 signal.signal(signal.SIGINT, self._interrupted)
-        return self
 
     def __exit__(self, *_: Any) -> None:
         if self._interrupt:
+            import signal
             signal.signal(signal.SIGINT, self._interrupt)
         if self._busy:
             self._busy.busy = False
@@ -363,7 +367,7 @@ class Context:
 
 
 _default: Optional[Context] = None
-_default_lock = threading.Lock()
+_default_lock = allocate_lock()
 
 
 def default_context() -> Context:

@@ -1,7 +1,6 @@
 """Looking inside a model while it reads one input."""
 from __future__ import annotations
 
-import json
 import os
 from ctypes import (addressof, byref, c_double, c_float, c_size_t, c_uint32, c_void_p,
                     string_at)
@@ -66,6 +65,11 @@ def save_drawing(core: Core, path: Any, function: Callable, *arguments: Any) -> 
             c.qkv_drawing_destroy(out)
 
 
+def parsed(text: bytes) -> Any:
+    import json
+    return json.loads(text)
+
+
 def as_json(core: Core, function: Callable, *arguments: Any) -> Any:
     """The object whose members function(.., writer) writes."""
     writer = c.qkv_json_writer()
@@ -80,7 +84,7 @@ def as_json(core: Core, function: Callable, *arguments: Any) -> Any:
             c.qkv_json_writer_free(byref(writer))
     if text is None:
         raise MemoryError('out of memory while the answer was written')
-    return json.loads(text)
+    return parsed(text)
 
 
 def as_text(core: Core, function: Callable, *arguments: Any) -> str:
@@ -223,7 +227,7 @@ class Look(Owner):
             panel = c.qkv_look_panel.from_address(found)
             if path is not None:
                 core.check(c.qkv_drawing_save(panel.drawing, to_bytes(path, 'path')))
-            return json.loads(string_at(panel.json))
+            return parsed(string_at(panel.json))
 
     def page(self, path: Any, *, title: Optional[str] = None, input: Optional[str] = None) -> None:
         """Writes a page on which heads, layers and positions are chosen."""

@@ -1,7 +1,6 @@
 """Models of model directories."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import byref, c_size_t
 
 from . import c
@@ -68,8 +67,8 @@ class Edit:
             c.qkv_param_touch(self._parameter._pointer)
 
 
-class Parameters(Mapping):
-    """The parameters of a model by name."""
+class Parameters:
+    """The parameters of a model by name: a read-only mapping."""
 
     def __init__(self, handle: Handle):
         self._handle = handle
@@ -91,6 +90,20 @@ class Parameters(Mapping):
 
     def __len__(self) -> int:
         return c.qkv_params_count(self._params)
+
+    def __contains__(self, name: object) -> bool:
+        with self._handle.core:
+            return isinstance(name, str) and bool(c.qkv_params_find(
+                self._params, to_bytes(name, 'name')))
+
+    def keys(self) -> list[str]:
+        return list(self)
+
+    def values(self) -> list[Parameter]:
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, Parameter]]:
+        return [(name, self[name]) for name in self]
 
     @property
     def elements(self) -> int:

@@ -1,7 +1,6 @@
 """Keyword arguments through the library's option tables: names, ranges and defaults are there."""
 from __future__ import annotations
 
-import json
 import os
 from ctypes import addressof, byref, c_char, c_char_p, memmove, sizeof, create_string_buffer
 
@@ -46,6 +45,7 @@ def plain(name: str, value: Any) -> Any:
 
 def settings_json(given: dict) -> bytes:
     """Keyword arguments as a JSON object."""
+    import json
     made = {keyword(name): plain(name, value) for name, value in given.items()}
     return to_bytes(json.dumps(made).encode(), 'settings')
 
