@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy
 
-_KINDS = {'<f4': (ctypes.c_float, 'f'), '<f8': (ctypes.c_double, 'd'),
+_KINDS: dict[str, Any] = {'<f4': (ctypes.c_float, 'f'), '<f8': (ctypes.c_double, 'd'),
           '<i4': (ctypes.c_int32, 'i'), '|u1': (ctypes.c_uint8, 'B')}
 
 
@@ -84,12 +84,12 @@ def take(value: Any, kinds: str, what: str) -> tuple[int, tuple, Any]:
 
 def _copied(value: Any, kind: str, what: str) -> tuple[int, tuple, Any]:
     """A copy of lists of lists of numbers."""
-    shape: list[int] = []
+    shape: list = []
     flat, level = value, value
     while isinstance(level, (list, tuple)) or (isinstance(level, memoryview) and level.ndim):
         shape.append(len(level))
         if isinstance(level, memoryview):
-            shape[-1:] = level.shape
+            shape[-1:] = level.shape or ()
             break
         if not level:
             break

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Record:
     """Named values."""
 
-    __slots__ = ()
+    __slots__: tuple = ()
 
     def __init__(self, **values: Any):
         for name, value in values.items():

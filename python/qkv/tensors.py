@@ -74,7 +74,8 @@ class Tape:
     """The tape of a pass, to which probes are added."""
 
     def __init__(self, core: Core, pointer: int, call: Call):
-        self._core, self._pointer, self._call = core, pointer, call
+        self._core, self._call = core, call
+        self._pointer: Optional[int] = pointer
 
     def _open(self) -> int:
         if self._pointer is None:
