@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import RLock, allocate_lock
-from ctypes import byref, c_void_p, string_at
+from _thread import RLock, allocate_lock, start_new_thread
+from ctypes import CDLL, byref, c_void_p, create_string_buffer, string_at
 
 from . import c
 from .errors import BY_STATUS, ArgumentError, CancelledError, ClosedError, Error
@@ -72,6 +72,44 @@ def text_at(address: Optional[int], length: int = -1) -> str:
     return to_str(string_at(address, length)) if address else ''
 
 
+# ---- signals -----------------------------------------------------------------------------------
+
+class Signals:
+    """Threads that compute block signals, and so do those that OpenMP starts for them: oneDNN's
+    kernels use the stack pointer for other things, and a handler's frame would overwrite memory. A
+    thread that waits takes the signals; Python's handlers run in the main thread as always."""
+
+    SYNCHRONOUS = (4, 5, 6, 7, 8, 11, 31)  # SIGILL, TRAP, ABRT, BUS, FPE, SEGV, SYS
+    BLOCK, SET = 0, 2                      # SIG_BLOCK, SIG_SETMASK of Linux
+    BYTES = 128                            # of a sigset_t
+
+    def __init__(self) -> None:
+        libc = CDLL(None)
+        self._mask = libc.pthread_sigmask
+        self._blocked = create_string_buffer(self.BYTES)
+        libc.sigfillset(self._blocked)
+        for number in self.SYNCHRONOUS:
+            libc.sigdelset(self._blocked, number)
+        self._process = 0  # whose taker there is: a fork has none
+
+    def block(self) -> Any:
+        """Blocks them in this thread; returns what was blocked before."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            forever = allocate_lock()
+            forever.acquire()
+            start_new_thread(forever.acquire, ())
+        before = create_string_buffer(self.BYTES)
+        self._mask(self.BLOCK, self._blocked, before)
+        return before
+
+    def restore(self, before: Any) -> None:
+        self._mask(self.SET, before, None)
+
+
+SIGNALS = Signals()
+
+
 # ---- objects of the library --------------------------------------------------------------------
 
 class Handle:
@@ -105,6 +143,7 @@ class Core:
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
         self.dropped = False
+        self._masks: list = []  # of the thread that has the lock
         status = c.qkv_context_create(byref(out), byref(options) if options else None)
         if status:
             raise self.error(status, to_str(c.qkv_status_text(status)))
@@ -141,11 +180,13 @@ class Core:
 
     def __enter__(self) -> Core:
         self.lock.acquire()
+        self._masks.append(SIGNALS.block())
         self.clear()
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.clear()
+        SIGNALS.restore(self._masks.pop())
         self.lock.release()
 
     @staticmethod

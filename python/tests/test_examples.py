@@ -1,5 +1,6 @@
 """The examples: they run, are short, and are what the documentation shows."""
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -7,6 +8,7 @@ import unittest
 import base
 from base import Test, needs_numpy
 
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY='passive')
 EXAMPLES = os.path.join(base.SOURCE, 'python', 'examples')
 
 
@@ -14,7 +16,7 @@ class Examples(Test):
     def run_example(self, name, *words):
         done = subprocess.run([sys.executable, '-W', 'error', os.path.join(EXAMPLES, name), *words],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False, env=dict(os.environ, OMP_WAIT_POLICY='passive'))
+                              check=False, env=ENVIRONMENT)
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         return done.stdout
 
@@ -37,6 +39,24 @@ class Examples(Test):
     def test_weights(self):
         said = self.run_example('weights.py', base.directory('lm'), 'the cat')
         self.assertIn('h.1.resid_post', said)
+
+
+class Documentation(Test):
+    def test_python_md(self):
+        """Its snippets run, one after the other."""
+        folder = base.path('docs')
+        os.mkdir(folder)
+        base.write('docs/novel.txt', base.TEXT.replace('the cat', 'Once upon the cat'))
+        with open(os.path.join(base.SOURCE, 'docs', 'python.md'), encoding='utf-8') as file:
+            snippets = re.findall(r'^```python\n(.*?)^```$', file.read(), re.M | re.S)
+        self.assertGreaterEqual(len(snippets), 5)
+        done = subprocess.run([sys.executable, '-W', 'error', '-'], input='\n'.join(snippets),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              check=False, cwd=folder, env=ENVIRONMENT)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertTrue(done.stdout.startswith('10 True\n'), done.stdout)
+        for name in ('heads.png', 'report.html', 'runs/edited/model.safetensors'):
+            self.assertTrue(os.path.exists(os.path.join(folder, name)))
 
 
 if __name__ == '__main__':

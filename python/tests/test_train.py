@@ -160,6 +160,51 @@ class Resuming(Test):
         self.assertTrue(again.was_finished)
 
 
+class Signals(Test):
+    def test_threads_that_compute_block_them(self):
+        """oneDNN's kernels cannot have a handler's frame on their stack."""
+        def masks():
+            found = {}
+            for task in os.listdir('/proc/self/task'):
+                with open('/proc/self/task/%s/status' % task) as file:
+                    for line in file:
+                        if line.startswith('SigBlk'):
+                            found[int(task)] = int(line.split()[1], 16) >> signal.SIGINT - 1 & 1
+            return found
+        seen = []
+        context = qkv.Context(threads=2)
+        before = masks()
+        m = qkv.Model(base.directory('lm'), ctx=context)
+        m.generate('the', tokens=3, on_text=lambda t: seen.append(masks()))
+        self.assertEqual(masks()[threading.get_native_id()], 0)
+        self.assertEqual(seen[-1][threading.get_native_id()], 1)
+        new = {task: blocked for task, blocked in seen[-1].items() if task not in before}
+        takers = [task for task, blocked in seen[-1].items() if not blocked]
+        self.assertTrue(takers)
+        self.assertTrue(all(new[task] for task in new if task not in takers))
+        self.assertLessEqual(len([t for t in new if t in takers]), 1)
+
+    def test_many_signals(self):
+        count = []
+        signal.signal(signal.SIGUSR1, lambda *_: count.append(1))
+        kind, given = base.settings('lm', steps=150, hidden_size=128)
+        go_on = threading.Event()
+
+        def send():
+            while not go_on.wait(0.002):
+                os.kill(os.getpid(), signal.SIGUSR1)
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            result = qkv.train(kind, out=base.path('shot'), ctx=qkv.Context(threads=2), **given)
+        finally:
+            go_on.set()
+            thread.join()
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        self.assertEqual(result.step, 150)
+        self.assertGreater(len(count), 10)
+
+
 class Watching(Test):
     def test_probes_see_every_pass(self):
         kind, given = base.settings('lm', steps=3, batch=4, accumulation_steps=2)
