@@ -58,6 +58,9 @@ FILES = {
 NANO = {'model': 'nano', 'steps': 2}
 SETTINGS = {
     'lm': ('lm', dict(data='text', tokenizer='char', length=16, batch=4, **NANO)),
+    'large': ('lm', dict(data='text', tokenizer='char', length=8, batch=1, steps=1, eval_units=1,
+                         hidden_size=512, num_hidden_layers=4, num_attention_heads=8,
+                         intermediate_size=1024)),
     'translator': ('translate', dict(source='text', target='german', vocab=80, **NANO)),
     'words': ('mlm', dict(data='text', vocab=80, **NANO)),
     'mood': ('classify', dict(data='labelled.tsv', init='words', steps=2)),

@@ -102,7 +102,10 @@ class Looks(Test):
                 self.assertTrue(m.config)
 
     def test_translator(self):
-        look = model('translator').look('the cat', 'die katze')
+        m = model('translator')
+        look = m.look('the cat', 'die katze')
+        self.assertEqual(look.data(), base.answers('look', m.directory, 'the cat', '--second',
+                                                   'die katze')[0])
         self.assertEqual(len(look.attentions), 3)
         self.assertNotEqual(look.labels('cross_attentions'),
                             look.labels('cross_attentions', keys=True))

@@ -1,5 +1,7 @@
 """Every kind of model, by what the command answers."""
+import json
 import os
+import shutil
 import unittest
 
 import base
@@ -23,6 +25,15 @@ class Texts(Test):
         self.fails(qkv.ArgumentError, None, m.translate, 'a\nb')
         self.fails(qkv.ArgumentError, None, m.translate, 'a', beam=2, n_best=3)
         # The directory's settings are the defaults: all but what is given.
+        short = base.path('short')
+        shutil.copytree(m.directory, short)
+        with open(os.path.join(short, 'generation_config.json'), encoding='utf-8') as file:
+            settings = json.load(file)
+        base.write('short/generation_config.json', json.dumps(dict(settings, max_length=3)))
+        short = qkv.Model(short, ctx=base.CONTEXT)
+        self.assertLess(len(short.translate(lines[0])), len(m.translate(lines[0])))
+        self.assertEqual(short.translate(lines[0], max_length=settings.get('max_length', 512)),
+                         m.translate(lines[0]))
         self.assertEqual(m.translate(lines), base.command(
             'translate', m.directory, text='\n'.join(lines) + '\n').stdout.split('\n')[:-1])
 
@@ -166,9 +177,12 @@ class Images(Test):
         self.assertEqual(found.map.shape, found.image.shape[:2])
         self.assertEqual(sum(found.pixels), found.map.shape[0] * found.map.shape[1])
         image = found.image
+        copy, before = image.array.tolist(), base.CONTEXT.memory()
         found.close()
         del found
-        self.assertEqual(len(image.array.tolist()), image.shape[0])  # the image keeps it
+        self.assertEqual((image.array.tolist(), base.CONTEXT.memory()), (copy, before))
+        del image
+        self.assertLess(base.CONTEXT.memory(), before)
 
     def test_colorize(self):
         m = model('colors')
@@ -190,6 +204,7 @@ class Images(Test):
 
     def test_codes(self):
         m = model('codes')
+        self.assertEqual(m.config['ch_mult'], '1,1')
         codes = m.encode(base.IMAGE)
         base.command('encode', m.directory, base.IMAGE, '--out', base.path('codes.npy'))
         codes.save(base.path('own.npy'))

@@ -248,7 +248,7 @@ class Files(Test):
         kept = {m.parameters[n].weights for n in m.parameters}
         self.assertEqual(kept, {'f32', 'int8'})
         name = next(n for n in m.parameters if m.parameters[n].weights == 'int8')
-        self.fails(qkv.Error, None, lambda: m.parameters[name].array)
+        self.fails(qkv.UnsupportedError, None, lambda: m.parameters[name].array)
         self.fails(qkv.ArgumentError, None, qkv.convert, source, base.path('x'), dtype='f99',
                    ctx=base.CONTEXT)
 
