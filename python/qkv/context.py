@@ -375,14 +375,14 @@ class Context:
         products = getattr(c, 'QKV_PRODUCTS_' + str(dtype).upper(), None)
         if products is None:
             raise ArgumentError('dtype: f32, bf16 or auto expected, found "%s"' % dtype)
+        said = 'threads: an integer from 0 to 1024 expected, found %s' % (threads,)
         try:
-            options.threads, options.isa = threads, isa
-        except TypeError:
-            raise ArgumentError('threads and isa: integers expected') from None
-        if options.threads != threads or options.isa != isa:
-            raise ArgumentError('threads: an integer from 0 to 1024 expected, found %s' % threads)
-        options.products = products
-        self._core = Core(options)
+            options.threads, options.isa, options.products = threads, isa, products
+            if options.threads != threads:  # too large for C
+                raise ArgumentError(said)
+            self._core = Core(options)
+        except (TypeError, ArgumentError):
+            raise ArgumentError(said) from None
         self._core.on_event = on_event
 
     @property

@@ -21,8 +21,14 @@ IMAGES = os.path.join(SOURCE, 'tests', 'golden', 'images')
 IMAGE = os.path.join(IMAGES, 'type2-8bit.png')
 needs_numpy = unittest.skipUnless(numpy, 'NumPy is not installed')
 
-_folder = tempfile.mkdtemp(prefix='qkv-python-')
-atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+# QKV_PYTHON_FOLDER: a folder that stays, whose models are used again (valgrind would take long to
+# train them).
+_folder = os.environ.get('QKV_PYTHON_FOLDER')
+if _folder:
+    os.makedirs(_folder, exist_ok=True)
+else:
+    _folder = tempfile.mkdtemp(prefix='qkv-python-')
+    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 _models = {}
 
 
@@ -118,7 +124,7 @@ def directory(name):
     """The directory of a small model, made once."""
     if name not in _models:
         kind, given = settings(name)
-        qkv.train(kind, out=path('run-' + name), ctx=CONTEXT, **given)
+        qkv.train(kind, out=path('run-' + name), ctx=CONTEXT, resume=True, **given)
         _models[name] = path('run-' + name)
     return _models[name]
 

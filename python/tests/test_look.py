@@ -72,6 +72,10 @@ class Looks(Test):
         self.fails(qkv.ArgumentError, None, look.map, 9, 0)
         self.fails(qkv.ArgumentError, None, m.look, 'the cat', leest=1)
         self.fails(qkv.ArgumentError, None, m.look)
+        text = look.text()
+        m.close()
+        self.assertEqual(look.text(), text)  # it needs no model
+        look.page(base.path('closed.html'))
         look.close()
         look.close()
         self.fails(qkv.ClosedError, 'this look is closed', look.row)

@@ -152,6 +152,18 @@ class Resuming(Test):
         self.assertEqual((result.step, result.stopped), (9, True))
         self.resume('cancelled')
 
+    def test_a_model_opened_within(self):
+        """On the same context, by a callback: the run's bits do not change."""
+        texts = []
+
+        def write(event):
+            if event.kind == 'eval' and event.step:
+                with qkv.Model(base.path('within'), ctx=self.context) as m:
+                    texts.append(m.generate('the', tokens=5))
+        self.train('within', write)
+        self.assertGreaterEqual(len(texts), 4)
+        self.assertEqual(bits(base.path('within')), bits(base.path('whole')))
+
     def test_a_directory_in_use(self):
         self.fails(qkv.ArgumentError, None, qkv.train, self.kind, out=base.path('whole'),
                    ctx=self.context, **self.given)

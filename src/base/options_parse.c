@@ -35,15 +35,14 @@ static bool has_key(const qkv_option *row, const char *name)
     return false;
 }
 
-/* underscores: '_' in the name stands for '-' too, as where names have no '-'. */
+/* underscores: '_' in the name may stand for '-'. */
 static bool has_flag(const qkv_option *row, const char *name, bool underscores)
 {
     const char *flag = row->flag;
-    while (flag && *flag && (*flag == *name || (underscores && *flag == '-' && *name == '_'))) {
-        flag++;
-        name++;
-    }
-    return flag && *flag == *name;
+    for (; flag && *flag; flag++, name++)
+        if (*flag != *name && !(underscores && *flag == '-' && *name == '_'))
+            return false;
+    return flag && !*name;
 }
 
 /* By flag, or by key or flag. Later tables do not hide earlier ones. */
@@ -72,32 +71,6 @@ bool qkv_option_nearer(const char *word, const char *candidate, size_t *best)
         return false;
     *best = d;
     return true;
-}
-
-/* Optimal string alignment: Levenshtein's table with swaps, three rows kept. */
-size_t qkv__edit_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 63 };
-    size_t rows[3][LONGEST + 1];
-    size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t d = last[j - 1] + (a[i - 1] != b[j - 1]);
-            d = d < last[j] + 1 ? d : last[j] + 1;
-            d = d < now[j - 1] + 1 ? d : now[j - 1] + 1;
-            bool swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swap && before[j - 2] + 1 < d)
-                d = before[j - 2] + 1;
-            now[j] = d;
-        }
-    }
-    return rows[n % 3][m];
 }
 
 /* "unknown option --stesp; did you mean --steps?" */
@@ -173,7 +146,7 @@ static qkv_status assign(qkv_options *o, place p, const char *said, const char *
     return QKV_OK;
 }
 
-/* Sets the field with that key or flag. before: what stands before the name in a message. */
+/* before: what stands before the name in a message. */
 static qkv_status options_parse_set(qkv_options *o, const char *before, const char *name,
                                     const char *value)
 {

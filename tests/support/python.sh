@@ -10,6 +10,7 @@ python=${QKV_PYTHON:-python3}
 [ -z "$QKV_RUN" ] || { echo "skipped: cross-compiled"; exit 77; }
 ! grep -q "^QKV_SANITIZE:[^=]*=." "$QKV_BUILD/CMakeCache.txt" ||
     { echo "skipped: a sanitized library"; exit 77; }
-[ "$1" != package ] || exec "$python" "$QKV_SOURCE/python/generate.py" --build "$QKV_BUILD" --cc "$CC"
+[ "$1" != package ] ||
+    exec "$python" "$QKV_SOURCE/python/generate.py" --build "$QKV_BUILD" --cc "$CC"
 cd "$QKV_SOURCE/python/tests"
 PYTHONPATH=$QKV_BUILD/python exec "$python" -X faulthandler "$1.py"
