@@ -311,11 +311,14 @@ class Call:
         """A function for C. It returns `stop` after False, an exception or Ctrl-C, `go_on` after
         None, else the function's result."""
         def guarded(*arguments: Any) -> Any:
+            SIGNALS.restore(self.core._masks[0])  # processes that are started here inherit it
             try:
                 result = function(*arguments) if self.going_on() else False
             except BaseException as error:
                 self.error = self.error or error
                 return stop
+            finally:
+                SIGNALS.block()
             if result is False or not self.going_on():
                 return stop
             return go_on if result is None else result

@@ -175,31 +175,43 @@ class Resuming(Test):
 class Signals(Test):
     def test_threads_that_compute_block_them(self):
         """oneDNN's kernels cannot have a handler's frame on their stack."""
-        def masks():
-            found = {}
-            for task in os.listdir('/proc/self/task'):
-                with open('/proc/self/task/%s/status' % task) as file:
-                    for line in file:
-                        if line.startswith('SigBlk'):
-                            found[int(task)] = int(line.split()[1], 16) >> signal.SIGINT - 1 & 1
-            return found
-        seen = []
-        context = qkv.Context(threads=2)
-        before = masks()
-        m = qkv.Model(base.directory('lm'), ctx=context)
-        m.generate('the', tokens=3, on_text=lambda t: seen.append(masks()))
-        self.assertEqual(masks()[threading.get_native_id()], 0)
-        self.assertEqual(seen[-1][threading.get_native_id()], 1)
-        new = {task: blocked for task, blocked in seen[-1].items() if task not in before}
-        takers = [task for task, blocked in seen[-1].items() if not blocked]
-        self.assertTrue(takers)
-        self.assertTrue(all(new[task] for task in new if task not in takers))
-        self.assertLessEqual(len([t for t in new if t in takers]), 1)
+        def blocked(task):
+            with open('/proc/self/task/%d/status' % task) as file:
+                line = next(line for line in file if line.startswith('SigBlk'))
+            return bool(int(line.split()[1], 16) >> signal.SIGINT - 1 & 1)
+
+        def tasks():
+            return set(map(int, os.listdir('/proc/self/task')))
+
+        def watch():
+            while not done.wait(0.001):
+                sampled.add(blocked(main))
+
+        def on_event(event):
+            called.append((blocked(main), {task: blocked(task) for task in tasks()}))
+        main, sampled, called = threading.get_native_id(), set(), []
+        done = threading.Event()
+        thread = threading.Thread(target=watch)
+        kind, given = base.settings('lm', steps=30, hidden_size=128)
+        thread.start()
+        try:
+            qkv.train(kind, out=base.path('blocking'), ctx=qkv.Context(threads=2),
+                      on_event=on_event, **given)
+        finally:
+            done.set()
+            thread.join()
+        self.assertIn(True, sampled)
+        self.assertFalse(blocked(main))
+        self.assertEqual({main for main, _ in called}, {False})  # Python's callbacks do not
+        others = {task: b for task, b in called[-1][1].items()
+                  if task not in (main, thread.native_id)}
+        self.assertEqual(sum(not b for b in others.values()), 1, others)  # it takes signals
+        self.assertTrue(any(others.values()), others)                     # OpenMP's threads
 
     def test_many_signals(self):
         count = []
         signal.signal(signal.SIGUSR1, lambda *_: count.append(1))
-        kind, given = base.settings('lm', steps=150, hidden_size=128)
+        kind, given = base.settings('lm', steps=60, hidden_size=128)
         go_on = threading.Event()
 
         def send():
@@ -213,7 +225,7 @@ class Signals(Test):
             go_on.set()
             thread.join()
             signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-        self.assertEqual(result.step, 150)
+        self.assertEqual(result.step, 60)
         self.assertGreater(len(count), 10)
 
 
