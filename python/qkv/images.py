@@ -27,7 +27,9 @@ class Image(Owned):
     _image: Any
 
     def __init__(self, array: Any, *, ctx: Optional[Context] = None):
-        core = core_of(ctx)
+        self._copy(core_of(ctx), array)
+
+    def _copy(self, core: Core, array: Any) -> None:
         address, shape, keep = take(array, '|u1', 'array')
         height, width, channels = image_shape(shape)
         image = c.qkv_image()

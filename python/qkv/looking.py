@@ -7,7 +7,7 @@ from ctypes import (addressof, byref, c_double, c_float, c_size_t, c_uint32, c_v
 
 from . import c
 from .context import Call, Core, Record, text_at, to_bytes
-from .errors import ArgumentError
+from .errors import ArgumentError, MemoryError
 from .images import Chars, Source
 from .options import Options
 from .pictures import ImageTasks

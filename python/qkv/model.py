@@ -1,7 +1,7 @@
 """Models of model directories."""
 from __future__ import annotations
 
-from ctypes import byref, c_size_t
+from ctypes import byref, c_void_p
 
 from . import c
 from .arrays import Array
@@ -122,7 +122,7 @@ class Model(Looking):
         core = core_of(ctx)
         self.directory = to_str(to_bytes(directory, 'directory'))
         o = Options(core, 'qkv_pipeline', {'weights': weights})
-        out = c_size_t()
+        out = c_void_p()
         with Call(core) as call:
             call(c.qkv_pipeline_open_with, byref(out), core.pointer,
                  to_bytes(directory, 'directory'), o.reference)

@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import os
-from ctypes import addressof, byref, c_char, c_char_p, memmove, sizeof, create_string_buffer
+from ctypes import addressof, byref, c_char_p, memmove, sizeof, create_string_buffer
 
 from . import c
-from .context import Context, Core, Handle, Record, core_of, text_at, to_bytes, to_str
+from .context import Core, Handle, Record, text_at, to_bytes, to_str
 from .errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Optional
+    from typing import Any, Iterator, Optional
 
 
 class Setting(Record):

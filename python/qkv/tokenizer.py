@@ -1,10 +1,10 @@
 """Tokenizers."""
 from __future__ import annotations
 
-from ctypes import byref, c_int32, string_at
+from ctypes import byref, c_int32, c_void_p, string_at
 
 from . import c
-from .context import Call, Context, Core, Handle, Owned, core_of, to_bytes, to_str
+from .context import Call, Context, Handle, Owned, core_of, to_bytes, to_str
 from .errors import ArgumentError
 
 TYPE_CHECKING = False
@@ -126,7 +126,7 @@ class Tokenizer(Owned):
                 call(c.qkv_tokenizer_trainer_add_file, trainer.pointer, to_bytes(file, 'files'))
         made = cls.__new__(cls)
         with core:
-            out = c.qkv_ids()  # room for a pointer
+            out = c_void_p()
             core.check(c.qkv_tokenizer_trainer_finish(trainer.pointer, byref(out)))
-            made._handle = Handle(core, out.data, c.qkv_tokenizer_destroy)
+            made._handle = Handle(core, out.value, c.qkv_tokenizer_destroy)
         return made

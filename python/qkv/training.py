@@ -5,10 +5,10 @@ from ctypes import byref, cast, c_void_p
 
 from . import c
 from .arrays import Array
-from .context import Call, Context, Event, Handle, Record, core_of, text_at, to_bytes, to_str
+from .context import Call, Context, Core, Handle, Record, core_of, text_at, to_bytes, to_str
 from .errors import ArgumentError
 from .images import Image
-from .model import Model, metrics_of
+from .model import metrics_of
 from .options import Setting, describe, settings_json
 from .tensors import Tape
 
@@ -78,7 +78,7 @@ class Result(Record):
 _KINDS = ('step', 'eval', 'note', 'sample')
 
 
-def _event_of(address: int) -> Training:
+def _event_of(core: Core, address: int) -> Training:
     e = c.qkv_train_event.from_address(address)
     made = Training(
         kind=_KINDS[e.kind], step=e.step, steps=e.steps, loss=e.loss, lr=e.lr, norm=e.norm,
@@ -96,7 +96,8 @@ def _event_of(address: int) -> Training:
         made.text = text_at(sample.text, sample.length) if sample.text else ''
         if sample.image:
             i = c.qkv_image.from_address(sample.image)
-            made.image = Image(Array(i.data, (i.height, i.width, i.channels), '|u1', None))
+            made.image = Image.__new__(Image)
+            made.image._copy(core, Array(i.data, (i.height, i.width, i.channels), '|u1', None))
     return made
 
 
@@ -127,7 +128,7 @@ def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
     result = c.qkv_train_result()
     with Call(job.core, on_event=on_event) as call:
         def on_train(_: Any, address: int) -> Any:
-            return on_event(_event_of(address)) if on_event else None
+            return on_event(_event_of(job.core, address)) if on_event else None
 
         def on_pass(_: Any, tape: int, address: int) -> int:
             p = c.qkv_train_pass.from_address(address)

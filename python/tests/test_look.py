@@ -1,6 +1,4 @@
 """Looking inside: attention, drawings, pages, patching, changes, places."""
-import json
-import os
 import unittest
 
 import base
