@@ -7,6 +7,7 @@
 #   make bench      qkv, what this machine allows, and the peers that are installed, in one table:
 #                   ROWS='gpt2*,decode-*' PEERS=none|NAMES ROUNDS=3 QUICK=1 TEXT=FILES PYTHON=…
 #   make lint       the rules of this source tree
+#   make wheel      a wheel for Python in dist: pip install dist/qkv-*.whl (docs/python.md)
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
 #
@@ -21,7 +22,7 @@ build = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 generator = $(if $(shell command -v ninja),-G Ninja)
 compile = MAKEFLAGS=--no-print-directory cmake --build $(build) -j $(JOBS)
 
-.PHONY: all demo test arm64 bench lint install clean
+.PHONY: all demo test arm64 bench lint wheel install clean
 
 all: $(build)/CMakeCache.txt
 	@$(compile) --target programs
@@ -52,8 +53,11 @@ bench: all
 lint:
 	@tools/lint
 
+wheel: all
+	@$(PYTHON) python/make_wheel.py --build $(build) --out dist
+
 install: all
 	@DESTDIR='$(DESTDIR)' cmake --install $(build) --prefix '$(PREFIX)'
 
 clean:
-	@rm -rf build build-debug build-asan build-ubsan build-tsan build-f64 build-arm64
+	@rm -rf dist build build-debug build-asan build-ubsan build-tsan build-f64 build-arm64

@@ -40,9 +40,9 @@ const char *qkv_job_kind(size_t i);
 qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind);
 void qkv_job_destroy(qkv_job *j); /* NULL is allowed */
 
-/* Sets a setting from text, by its flag without dashes ("valid-last") or its key in config.json
- * ("hidden_size"). A list receives one more item. QKV_E_ARGUMENT if no setting has the name (the
- * message suggests the nearest) or the value does not fit. */
+/* Sets a setting from text, by its flag without the dashes before it ("valid-last", "valid_last")
+ * or its key in config.json ("hidden_size"). A list receives one more item. QKV_E_ARGUMENT if no
+ * setting has the name (the message suggests the nearest) or the value does not fit. */
 qkv_status qkv_job_set(qkv_job *j, const char *name, const char *value);
 
 /* Sets settings from a JSON object of names and values (size bytes): {"data": ["a.txt"], "steps":

@@ -167,8 +167,8 @@ void qkv_options_destroy(qkv_options *o); /* NULL is allowed */
  * and target must outlive o. */
 qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void *target);
 
-/* Sets the field with that key or flag from text. QKV_E_ARGUMENT if no field has the name (the
- * message suggests the nearest) or the value does not fit. */
+/* Sets the field with that key or flag from text; '_' may stand for the flag's '-'. QKV_E_ARGUMENT
+ * if no field has the name (the message suggests the nearest) or the value does not fit. */
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value);
 
 /* Parses arguments: --flag value, --flag=value, --no-flag, --set key=value, and -- before

@@ -224,6 +224,15 @@ typedef struct {
 qkv_status qkv_pipeline_places(qkv_pipeline *p, qkv_look_places *out);
 void qkv_look_places_free(qkv_look_places *x);
 
+/* Adds probes to the tape (qkv_probe_add, qkv_attention_probe_add). A failure ends the call. */
+typedef qkv_status qkv_pipeline_pass_fn(void *user, qkv_tape *t);
+/* Runs the model once on the input; `begin` is called before the pass, and what it adds sees the
+ * pass and is removed. Of options count those of the input (mask, seed, hints, class_) and changes;
+ * NULL: the defaults. Errors as of qkv_pipeline_look. */
+qkv_status qkv_pipeline_pass(qkv_pipeline *p, const qkv_look_input *in,
+                             const qkv_pipeline_look_options *options,
+                             qkv_pipeline_pass_fn *begin, void *user);
+
 /* ---- activation patching --------------------------------------------------------------------- */
 
 typedef struct {

@@ -451,3 +451,29 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
     if (*group)
         sink->end(sink->user);
 }
+
+/* Optimal string alignment: Levenshtein's table with swaps, three rows kept. */
+size_t qkv__edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    size_t rows[3][LONGEST + 1];
+    size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t d = last[j - 1] + (a[i - 1] != b[j - 1]);
+            d = d < last[j] + 1 ? d : last[j] + 1;
+            d = d < now[j - 1] + 1 ? d : now[j - 1] + 1;
+            bool swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swap && before[j - 2] + 1 < d)
+                d = before[j - 2] + 1;
+            now[j] = d;
+        }
+    }
+    return rows[n % 3][m];
+}

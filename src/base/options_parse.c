@@ -35,9 +35,14 @@ static bool has_key(const qkv_option *row, const char *name)
     return false;
 }
 
-static bool has_flag(const qkv_option *row, const char *name)
+/* underscores: '_' in the name may stand for '-'. */
+static bool has_flag(const qkv_option *row, const char *name, bool underscores)
 {
-    return row->flag && strcmp(row->flag, name) == 0;
+    const char *flag = row->flag;
+    for (; flag && *flag; flag++, name++)
+        if (*flag != *name && !(underscores && *flag == '-' && *name == '_'))
+            return false;
+    return flag && !*name;
 }
 
 /* By flag, or by key or flag. Later tables do not hide earlier ones. */
@@ -47,7 +52,7 @@ static place options_parse_find(const qkv_options *o, const char *name, bool by_
         const qkv_option_table *table = o->bound[t].table;
         for (size_t i = 0; i < table->count; i++) {
             const qkv_option *row = &table->rows[i];
-            if (has_flag(row, name) || (by_key && has_key(row, name)))
+            if (has_flag(row, name, by_key) || (by_key && has_key(row, name)))
                 return (place){(binding *)(uintptr_t)&o->bound[t], row};
         }
     }
@@ -66,32 +71,6 @@ bool qkv_option_nearer(const char *word, const char *candidate, size_t *best)
         return false;
     *best = d;
     return true;
-}
-
-/* Optimal string alignment: Levenshtein's table with swaps, three rows kept. */
-size_t qkv__edit_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 63 };
-    size_t rows[3][LONGEST + 1];
-    size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t d = last[j - 1] + (a[i - 1] != b[j - 1]);
-            d = d < last[j] + 1 ? d : last[j] + 1;
-            d = d < now[j - 1] + 1 ? d : now[j - 1] + 1;
-            bool swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swap && before[j - 2] + 1 < d)
-                d = before[j - 2] + 1;
-            now[j] = d;
-        }
-    }
-    return rows[n % 3][m];
 }
 
 /* "unknown option --stesp; did you mean --steps?" */
@@ -167,6 +146,18 @@ static qkv_status assign(qkv_options *o, place p, const char *said, const char *
     return QKV_OK;
 }
 
+/* before: what stands before the name in a message. */
+static qkv_status options_parse_set(qkv_options *o, const char *before, const char *name,
+                                    const char *value)
+{
+    char said[QKV_OPTION_TEXT];
+    place p = options_parse_find(o, name, true);
+    if (!p.row)
+        return options_parse_unknown(o, name, true);
+    snprintf(said, sizeof said, "%s%s", before, name);
+    return assign(o, p, said, value);
+}
+
 /* ---- command lines -------------------------------------------------------------------------- */
 
 typedef struct {
@@ -191,7 +182,7 @@ static qkv_status set_pair(scanner *s, const char *pair)
                         pair);
     memcpy(key, pair, length);
     key[length] = 0;
-    qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
+    qkv_status status = options_parse_set(s->o, "--set ", key, pair + length + 1);
     return status ? status : options_parse_add_text(s->o, &s->o->pairs, s->o->pairs.count, pair);
 }
 
@@ -318,12 +309,7 @@ qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void 
 
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value)
 {
-    char said[QKV_OPTION_TEXT];
-    place p = options_parse_find(o, name, true);
-    if (!p.row)
-        return options_parse_unknown(o, name, true);
-    snprintf(said, sizeof said, "--set %s", name);
-    return assign(o, p, said, value);
+    return options_parse_set(o, "", name, value);
 }
 
 qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_strings *rest)

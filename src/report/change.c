@@ -79,6 +79,7 @@ void qkv_changed_free(qkv_changed *c)
 
 typedef struct {
     qkv_context *ctx;
+    const char *place;
     qkv_array *out; /* (width) the mean over positions; of several passes the last */
     bool out_of_memory;
 } averaging;
@@ -105,29 +106,23 @@ static qkv_tensor *average(void *user, qkv_tape *t, const char *name, qkv_tensor
     return x;
 }
 
+static qkv_status begin_average(void *user, qkv_tape *t)
+{
+    averaging *a = user;
+    return qkv_probe_add(t, a->place, average, a);
+}
+
 static qkv_status mean_activation(qkv_pipeline *p, const qkv_look_input *in, const char *place,
                                   qkv_array *out)
 {
+    averaging a = {p->ctx, place, out, false};
     *out = (qkv_array){0};
-    qkv_look look = {.ctx = p->ctx, .kind = qkv_model_type_name(qkv_model_type_of(p->model))};
-    averaging a = {p->ctx, out, false};
-    qkv__looking l = {.p = p, .kind = qkv__look_kind_of(p, in), .in = in, .out = &look,
-                      .o = qkv_pipeline_look_defaults()};
-    if (!l.kind)
-        return qkv__pipeline_refuse(p, "let activations be read");
-    qkv_status status = l.kind->prepare(&l);
-    if (!status)
-        status = qkv_probe_add(p->tape, place, average, &a);
-    if (!status)
-        status = l.kind->run(&l);
-    qkv_probes_clear(p->tape);
+    qkv_status status = qkv_pipeline_pass(p, in, NULL, begin_average, &a);
     if (!status && a.out_of_memory)
         status = QKV_E_MEMORY;
     if (!status && !out->data)
         status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: no place of the pass is \"%.80s\"", p->dir,
                           place);
-    qkv__look_end(&l);
-    qkv_look_free(&look);
     if (status)
         qkv_array_free(out);
     return status;

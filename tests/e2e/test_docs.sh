@@ -100,8 +100,8 @@ done <"$work/programs"
 find . -path ./.git -prune -o -path './build*' -prune -o -type f -print | sed 's|^\./||' \
     >"$work/files"
 sed 's|.*/||' "$work/files" | sort -u >"$work/basenames"
-grep -rohE '[A-Za-z_][A-Za-z0-9_]*' include src cmd examples tests/*/*.[ch] CMakeLists.txt tools |
-    sort -u >"$work/words"
+grep -rohE '[A-Za-z_][A-Za-z0-9_]*' include src cmd examples tests/*/*.[ch] CMakeLists.txt tools \
+    python | sort -u >"$work/words"
 "$QKV" --help | sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' >"$work/commands"
 while read -r command; do
     # shellcheck disable=SC2086 # "train lm" is two words

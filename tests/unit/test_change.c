@@ -253,6 +253,52 @@ static void vectors(void **state)
     assert_null(one.data);
 }
 
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    double sum;    /* of the elements at the place */
+    size_t passes; /* that it was seen in */
+    bool fails;
+} summing;
+
+static qkv_tensor *add_up(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    summing *s = user;
+    (void)name;
+    s->sum = 0;
+    s->passes++;
+    for (size_t i = 0; i < qkv_count(x); i++)
+        s->sum += (double)qkv_data(t, x)[i];
+    return x;
+}
+
+static qkv_status begin_adding(void *user, qkv_tape *t)
+{
+    summing *s = user;
+    return s->fails ? QKV_E_CANCELLED : qkv_probe_add(t, "h.0.attn.z", add_up, s);
+}
+
+/* A probe sees what the changes of the options make, one pass alone; its failure is the call's. */
+static void a_pass_with_probes(void **state)
+{
+    (void)state;
+    const qkv_look_input text = {.text = "the cat"};
+    const char *items[] = {"h.0.attn.z zero"};
+    qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
+    summing s = {0};
+    assert_int_equal(qkv_pipeline_pass(of(LM), &text, NULL, begin_adding, &s), QKV_OK);
+    assert_true(s.passes == 1 && fabs(s.sum) > 1e-3);
+    o.changes = (qkv_strings){.items = items, .count = 1};
+    assert_int_equal(qkv_pipeline_pass(of(LM), &text, &o, begin_adding, &s), QKV_OK);
+    assert_true(s.passes == 2 && fabs(s.sum) < 1e-9);
+    s.fails = true;
+    assert_int_equal(qkv_pipeline_pass(of(LM), &text, NULL, begin_adding, &s), QKV_E_CANCELLED);
+    qkv_look l;
+    assert_int_equal(qkv_pipeline_look(of(LM), &text, NULL, &l), QKV_OK);
+    qkv_look_free(&l);
+    assert_int_equal(s.passes, 2);
+}
+
 static void wrong_changes(void **state)
 {
     (void)state;
@@ -314,6 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_by_hand), cmocka_unit_test(decoding),
         cmocka_unit_test(before_and_after), cmocka_unit_test(vectors),
+        cmocka_unit_test(a_pass_with_probes),
         cmocka_unit_test(wrong_changes), cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, close_all);
 }

@@ -353,6 +353,35 @@ static void lists_of_sizes_go_both_ways(void **state)
     qkv_context_destroy(ctx);
 }
 
+/* A name of a language without '-' in names. */
+static void underscores_stand_for_dashes(void **state)
+{
+    (void)state;
+    struct { size_t last; } s;
+    static const qkv_option fields[] = {
+        {.flag = "valid-last", .type = QKV_OPT_SIZE, .min = 0, .max = 9, .help = "held out"}};
+    static const qkv_option_table held = {"Data", fields, 1, 0};
+    static char text[] = "--valid_last=3";
+    char *argv[] = {text};
+    qkv_context *ctx;
+    qkv_options *o;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
+    assert_int_equal(qkv_options_bind(o, &held, &s), QKV_OK);
+    assert_int_equal(qkv_options_set(o, "valid_last", "3"), QKV_OK);
+    assert_int_equal(s.last, 3);
+    assert_int_equal(qkv_options_set(o, "valid-last", "4"), QKV_OK);
+    assert_int_equal(s.last, 4);
+    assert_false(qkv_options_know(o, "valid_las"));
+    assert_false(qkv_options_know(o, "valid_last_"));
+    assert_int_equal(qkv_options_set(o, "valid_last", "x"), QKV_E_ARGUMENT);
+    assert_string_equal(qkv_context_message(ctx),
+                        "valid_last: expected an integer from 0 to 9, found \"x\"");
+    assert_int_equal(qkv_options_parse(o, 1, argv, NULL), QKV_E_ARGUMENT); /* flags have dashes */
+    qkv_options_destroy(o);
+    qkv_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(json_mistakes_name_file_and_field, set_up, tear_down),
         cmocka_unit_test(distances_count_swaps),
         cmocka_unit_test(lists_of_sizes_go_both_ways),
+        cmocka_unit_test(underscores_stand_for_dashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

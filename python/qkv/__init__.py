@@ -1,0 +1,35 @@
+"""qkv: trains, runs and looks inside transformers on text and images.
+
+    import qkv
+
+    qkv.train("lm", data="novel.txt", minutes=5, out="runs/novel")
+    model = qkv.Model("runs/novel")
+    print(model.generate("Once", tokens=200))
+    model.look("To be or not").page("report.html")
+
+A layer over the library libqkv, which is in the package: what it does, C does with the same names
+and settings (qkv.c has the whole C interface). docs/python.md describes it. NumPy is only needed
+where arrays of NumPy are asked for.
+"""
+from __future__ import annotations
+
+from . import c, errors
+from .arrays import Array
+from .context import Context, Event, to_str
+from .errors import (ArgumentError, CancelledError, ClosedError, Error, FileError, FormatError,
+                     MemoryError, NumericError, ShapeError, UnsupportedError)
+from .files import Shortlist, bleu, chrf, convert, quantize, report, shortlist
+from .images import Image
+from .looking import Changed, Head, Look, Patch, Place
+from .model import Model, Parameter, Parameters
+from .options import Setting
+from .pictures import Codes, Colorization, ImageClasses, Reconstruction, Samples, Segmentation
+from .tensors import Tape, Tensor
+from .texts import Classes, Continuation, Guess, NextToken, Series, Translation, Vectors
+from .tokenizer import Tokenizer
+from .training import Pass, Result, Training, check, kinds, options, settings, train
+
+__version__ = to_str(c.qkv_version(None))
+__all__ = [name for name in dir() if not name.startswith('_') and name not in (
+    'annotations', 'arrays', 'context', 'files', 'images', 'layout', 'looking', 'model', 'pictures',
+    'tensors', 'texts', 'tokenizer', 'to_str', 'training')]

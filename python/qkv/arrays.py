@@ -1,0 +1,110 @@
+"""Arrays that show the library's memory without a copy."""
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from .errors import ArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    import numpy
+
+_KINDS: dict[str, Any] = {'<f4': (ctypes.c_float, 'f'), '<f8': (ctypes.c_double, 'd'),
+          '<i4': (ctypes.c_int32, 'i'), '|u1': (ctypes.c_uint8, 'B')}
+
+
+class Array:
+    """Numbers in the library's memory, which it keeps alive. numpy.asarray(array), or .numpy(), is
+    a view, without a copy; .memory a memoryview, without NumPy. Read-only unless made writable."""
+
+    def __init__(self, address: Optional[int], shape: tuple, kind: str, owner: Any,
+                 writable: bool = False):
+        self.shape = tuple(shape)
+        self.dtype = kind
+        self._owner = owner
+        self._writable = writable
+        count = 1
+        for n in self.shape:
+            count *= n
+        element, _ = _KINDS[kind]
+        self._items = (element * count).from_address(address) if count and address else (
+            element * 0)()
+        self._items._owner = owner
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._items)
+
+    @property
+    def __array_interface__(self) -> dict:
+        return {'version': 3, 'shape': self.shape, 'typestr': self.dtype,
+                'data': (self.address, not self._writable)}
+
+    @property
+    def memory(self) -> memoryview:
+        """A memoryview of the same memory, of the same shape."""
+        flat = memoryview(self._items).cast('B')
+        view = flat.cast(_KINDS[self.dtype][1], self.shape) if len(flat) else flat
+        return view if self._writable else view.toreadonly()
+
+    def numpy(self) -> numpy.ndarray:
+        """A view of the same memory."""
+        import numpy
+        return numpy.asarray(self)
+
+    def tolist(self) -> list:
+        """A copy as lists of numbers."""
+        return self.memory.tolist() if self._items else []
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+    def __repr__(self) -> str:
+        return 'Array(shape=%s, dtype=%r)' % (self.shape, self.dtype)
+
+
+def take(value: Any, kinds: str, what: str) -> tuple[int, tuple, Any]:
+    """The address and the shape of a dense array of these element types ("<f4") of the caller's,
+    and what keeps it alive. Lists of numbers are copied."""
+    interface = getattr(value, '__array_interface__', None)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        interface = None
+    if interface is not None:
+        if interface['typestr'] not in kinds.split():
+            raise ArgumentError('%s: an array of %s expected, found one of %s' % (
+                what, kinds, interface['typestr']))
+        if interface.get('strides') is not None:
+            raise ArgumentError('%s: a dense array expected (numpy.ascontiguousarray)' % what)
+        return interface['data'][0], tuple(interface['shape']), value
+    return _copied(value, kinds.split()[0], what)
+
+
+def _copied(value: Any, kind: str, what: str) -> tuple[int, tuple, Any]:
+    """A copy of lists of lists of numbers."""
+    shape: list = []
+    flat, level = value, value
+    while isinstance(level, (list, tuple)) or (isinstance(level, memoryview) and level.ndim):
+        shape.append(len(level))
+        if isinstance(level, memoryview):
+            shape[-1:] = level.shape or ()
+            break
+        if not level:
+            break
+        level = level[0]
+    if not shape:
+        raise ArgumentError('%s: an array expected, found %s' % (what, type(value).__name__))
+    for _ in shape[1:]:
+        if any(len(part) != len(flat[0]) for part in flat):
+            raise ArgumentError('%s: rows of equal length expected' % what)
+        flat = [number for part in flat for number in part]
+    try:
+        made = (_KINDS[kind][0] * len(flat))(*flat)
+    except TypeError:
+        raise ArgumentError('%s: numbers expected' % what) from None
+    return ctypes.addressof(made), tuple(shape), made
+
+
+assert sys.byteorder == 'little'

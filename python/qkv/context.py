@@ -1,0 +1,427 @@
+"""Contexts, the objects made on them, and calls of the library."""
+from __future__ import annotations
+
+import os
+import sys
+from _thread import RLock, allocate_lock, start_new_thread
+from ctypes import CDLL, byref, c_void_p, create_string_buffer, string_at
+
+from . import c
+from .errors import BY_STATUS, ArgumentError, CancelledError, ClosedError, Error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+
+class Record:
+    """Named values."""
+
+    __slots__: tuple = ()
+
+    def __init__(self, **values: Any):
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def _values(self) -> tuple:
+        return tuple(getattr(self, name, None) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        return '%s(%s)' % (type(self).__name__, ', '.join(
+            '%s=%r' % pair for pair in zip(self.__slots__, self._values())))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._values() == other._values()  # type: ignore
+
+    __hash__ = None  # type: ignore
+
+
+class Event(Record):
+    """What a long call reports. kind "note": text is a sentence; "progress": `done` of `total`
+    (0: unknown) units of the work that text names."""
+
+    __slots__ = ('kind', 'text', 'unit', 'done', 'total')
+    kind: str
+    text: str
+    unit: str
+    done: int
+    total: int
+
+
+# ---- texts -------------------------------------------------------------------------------------
+
+def to_bytes(text: Any, what: str = 'text') -> bytes:
+    """A text or a path as C takes it, before the 0 byte that ends it."""
+    if isinstance(text, (bytes, bytearray)):
+        made = bytes(text)
+    elif isinstance(text, (str, os.PathLike)):
+        made = os.fsencode(text)
+    else:
+        raise TypeError('%s: a text or a path expected, found %s' % (what, type(text).__name__))
+    if b'\0' in made:
+        raise ArgumentError('%s: a text without 0 bytes expected' % what)
+    return made
+
+
+def to_str(text: Optional[bytes]) -> str:
+    return text.decode('utf-8', 'replace') if text else ''
+
+
+def text_at(address: Optional[int], length: int = -1) -> str:
+    """The text at an address: of so many bytes, or up to a 0 byte."""
+    return to_str(string_at(address, length)) if address else ''
+
+
+# ---- signals -----------------------------------------------------------------------------------
+
+class Signals:
+    """Threads that compute block signals, and so do those that OpenMP starts for them: oneDNN's
+    kernels use the stack pointer for other things, and a handler's frame would overwrite memory. A
+    thread that waits takes the signals; Python's handlers run in the main thread as always."""
+
+    SYNCHRONOUS = (4, 5, 6, 7, 8, 11, 31)  # SIGILL, TRAP, ABRT, BUS, FPE, SEGV, SYS
+    BLOCK, SET = 0, 2                      # SIG_BLOCK, SIG_SETMASK of Linux
+    BYTES = 128                            # of a sigset_t
+
+    def __init__(self) -> None:
+        libc = CDLL(None)
+        self._mask = libc.pthread_sigmask
+        self._blocked = create_string_buffer(self.BYTES)
+        libc.sigfillset(self._blocked)
+        for number in self.SYNCHRONOUS:
+            libc.sigdelset(self._blocked, number)
+        self._process = 0  # whose taker there is: a fork has none
+
+    def block(self) -> Any:
+        """Blocks them in this thread; returns what was blocked before."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            forever = allocate_lock()
+            forever.acquire()
+            start_new_thread(forever.acquire, ())
+        before = create_string_buffer(self.BYTES)
+        self._mask(self.BLOCK, self._blocked, before)
+        return before
+
+    def restore(self, before: Any) -> None:
+        self._mask(self.SET, before, None)
+
+
+SIGNALS = Signals()
+
+
+# ---- objects of the library --------------------------------------------------------------------
+
+class Handle:
+    """A C object. It is destroyed when nothing refers to it: neither the object of Python that
+    stands for it, nor a call that goes on, nor an array that shows its memory."""
+
+    __slots__ = ('core', 'pointer', 'busy', '_destroy')
+
+    def __init__(self, core: Core, pointer: Any, destroy: Callable):
+        self.core = core
+        self.pointer = pointer
+        self.busy = False
+        self._destroy = destroy
+        core.live.add(id(self))
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.core.bury(self._destroy, self.pointer, id(self))
+
+
+class Core:
+    """A context of the library: one thread uses it at a time."""
+
+    def __init__(self, options: Any = None):
+        out = c_void_p()
+        self.pointer = None
+        self.lock = RLock()
+        self.live: set = set()  # objects that are not destroyed yet
+        self.dead: list = []
+        self.on_event: Optional[Callable] = None
+        self.call: Optional[Call] = None  # the innermost that goes on
+        self.cancelled = False
+        self.dropped = False
+        self._masks: list = []  # of the thread that has the lock
+        status = c.qkv_context_create(byref(out), byref(options) if options else None)
+        if status:
+            raise self.error(status, to_str(c.qkv_status_text(status)))
+        self.pointer = out.value
+
+    def __del__(self) -> None:
+        if self.pointer and not sys.is_finalizing():
+            self.clear()
+            self.dropped = True
+            self._end()
+
+    def bury(self, destroy: Callable, pointer: Any, key: int) -> None:
+        """Destroys an object now, or, while another thread is in a call, after that call."""
+        self.live.discard(key)
+        self.dead.append((destroy, pointer))
+        if self.lock.acquire(blocking=False):
+            try:
+                self.clear()
+            finally:
+                self.lock.release()
+
+    def clear(self) -> None:
+        while self.dead:
+            destroy, pointer = self.dead.pop(0)
+            destroy(pointer)
+        self._end()
+
+    def _end(self) -> None:
+        # The collector of cycles finalizes a context and its objects in any order.
+        if self.dropped and not self.live and not self.dead:
+            pointer, self.pointer = self.pointer, None
+            if pointer:
+                c.qkv_context_destroy(pointer)
+
+    def __enter__(self) -> Core:
+        self.lock.acquire()
+        self._masks.append(SIGNALS.block())
+        self.clear()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.clear()
+        SIGNALS.restore(self._masks.pop())
+        self.lock.release()
+
+    @staticmethod
+    def error(status: int, message: str) -> Error:
+        for name, made in BY_STATUS.items():
+            if getattr(c, name) == status:
+                return made(message)
+        return Error(message)
+
+    def failure(self) -> Error:
+        """The last failure as an exception."""
+        status = c.qkv_context_status(self.pointer)
+        message = to_str(c.qkv_context_message(self.pointer))
+        return self.error(status, message or to_str(c.qkv_status_text(status)))
+
+    def check(self, status: int) -> None:
+        if status:
+            message = to_str(c.qkv_context_message(self.pointer))
+            raise self.error(status, message or to_str(c.qkv_status_text(status)))
+
+    def do(self, function: Callable, *arguments: Any) -> None:
+        """Calls a function that returns a status."""
+        with self:
+            self.check(function(*arguments))
+
+    def get(self, function: Callable, *arguments: Any) -> Any:
+        with self:
+            return function(*arguments)
+
+    def create(self, function: Callable, destroy: Callable, *arguments: Any) -> Handle:
+        """Calls function(&out, arguments ..) and returns what it made."""
+        out = c_void_p()
+        with self:
+            self.check(function(byref(out), *arguments))
+            return Handle(self, out.value, destroy)
+
+
+class Call:
+    """A call that takes long: events and other callbacks reach Python, an exception in one of them
+    ends the call and comes out of it, and so does Ctrl-C.
+
+        with Call(core) as call:
+            fn = call.callback('qkv_filled_fn', function)
+            call(c.qkv_pipeline_fill, .., fn, None)
+    """
+
+    def __init__(self, core: Core, busy: Optional[Handle] = None,
+                 on_event: Optional[Callable] = None):
+        self.core = core
+        self.error: Optional[BaseException] = None
+        self.on_event = on_event
+        self._busy = busy
+        self._callbacks: list = []  # C has their addresses
+        self._interrupt: Any = None
+
+    def __enter__(self) -> Call:
+        self.core.__enter__()
+        if self._busy and self._busy.busy:
+            self.core.__exit__()
+            raise Error('the model is in use by the call that this function was called from')
+        if self._busy:
+            self._busy.busy = True
+        self._outer = self.core.call
+        if self._outer is None:
+            self.core.cancelled = False
+        self.core.call = self
+        self._listen(self.callback('qkv_event_fn', self._event))
+        self._catch_interrupt()
+        return self
+
+    def _catch_interrupt(self) -> None:
+        import signal  # not with the package: these two take as long as all of it
+        import threading
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self._interrupt = handler
+                signal.signal(signal.SIGINT, self._interrupted)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._interrupt:
+            import signal
+            signal.signal(signal.SIGINT, self._interrupt)
+        if self._busy:
+            self._busy.busy = False
+        self.core.call = self._outer
+        self._listen(self._outer._callbacks[0] if self._outer else None)
+        self._callbacks = []  # they refer to this object
+        self.core.__exit__()
+        # Ctrl-C after the library's last look.
+        error, self.error = self.error, None
+        if error and not _[0]:
+            raise error
+
+    def _listen(self, function: Any) -> None:
+        c.qkv_context_on_event(self.core.pointer, function, None)
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        # An exception raised here would be lost in C.
+        try:
+            self._interrupt(number, frame)
+        except BaseException as error:  # KeyboardInterrupt
+            self.error = self.error or error
+
+    def going_on(self) -> bool:
+        call: Optional[Call] = self
+        while call and not call.error:
+            call = call._outer
+        return call is None and not self.core.cancelled
+
+    def _event(self, _: Any, address: int) -> Any:
+        listener = self.on_event or self.core.on_event
+        if not listener or not self.going_on():
+            return None
+        event = c.qkv_event.from_address(address)
+        return listener(Event(
+            kind='note' if event.kind == c.QKV_EVENT_NOTE else 'progress',
+            text=text_at(event.text), unit=text_at(event.unit), done=event.done,
+            total=event.total))
+
+    def callback(self, kind: str, function: Callable, stop: Any = False, go_on: Any = True) -> Any:
+        """A function for C. It returns `stop` after False, an exception or Ctrl-C, `go_on` after
+        None, else the function's result."""
+        def guarded(*arguments: Any) -> Any:
+            SIGNALS.restore(self.core._masks[0])  # processes that are started here inherit it
+            try:
+                result = function(*arguments) if self.going_on() else False
+            except BaseException as error:
+                self.error = self.error or error
+                return stop
+            finally:
+                SIGNALS.block()
+            if result is False or not self.going_on():
+                return stop
+            return go_on if result is None else result
+        made = c.callback(kind)(guarded)
+        self._callbacks.append(made)
+        return made
+
+    def __call__(self, function: Callable, *arguments: Any) -> None:
+        status = function(*arguments)
+        if self.error:
+            error, self.error = self.error, None
+            raise error
+        if status and self.core.cancelled:
+            raise CancelledError('cancelled')
+        self.core.check(status)
+
+
+class Owned:
+    """An object of the library. close() is optional: it is closed when nothing refers to it."""
+
+    _handle: Optional[Handle] = None
+
+    def _use(self) -> Handle:
+        handle = self._handle
+        if handle is None:
+            raise ClosedError('this %s is closed' % type(self).__name__.lower())
+        return handle
+
+    def close(self) -> None:
+        """Frees it, once no call uses it and no array shows its memory. Closing twice is fine."""
+        self._handle = None
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def __enter__(self):
+        self._use()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Context:
+    """Threads, instruction sets, and the last error. One thread uses a context at a time; another
+    one waits. For work in parallel make a context for each thread.
+
+    threads: 0: one per core. isa: bits (c.QKV_ISA_REFERENCE ..); 0: all that the processor has.
+    dtype: of products in training, "f32", "bf16" or "auto". on_event: receives an Event; False
+    cancels the call.
+    """
+
+    def __init__(self, *, threads: int = 0, isa: int = 0, dtype: str = 'f32',
+                 on_event: Optional[Callable[[Event], Any]] = None):
+        options = c.qkv_context_defaults()
+        products = getattr(c, 'QKV_PRODUCTS_' + str(dtype).upper(), None)
+        if products is None:
+            raise ArgumentError('dtype: f32, bf16 or auto expected, found "%s"' % dtype)
+        said = 'threads: an integer from 0 to 1024 expected, found %s' % (threads,)
+        try:
+            options.threads, options.isa, options.products = threads, isa, products
+            if options.threads != threads:  # too large for C
+                raise ArgumentError(said)
+            self._core = Core(options)
+        except (TypeError, ArgumentError):
+            raise ArgumentError(said) from None
+        self._core.on_event = on_event
+
+    @property
+    def on_event(self) -> Optional[Callable[[Event], Any]]:
+        return self._core.on_event
+
+    @on_event.setter
+    def on_event(self, function: Optional[Callable[[Event], Any]]) -> None:
+        self._core.on_event = function
+
+    @property
+    def threads(self) -> int:
+        return self._core.get(c.qkv_context_threads, self._core.pointer)
+
+    def cancel(self) -> None:
+        """Cancels the call that goes on, from any thread: CancelledError there. Training saves and
+        returns with `stopped`."""
+        self._core.cancelled = True
+
+    def memory(self) -> int:
+        """Bytes that the library's objects of this context take."""
+        return self._core.get(c.qkv_context_memory, self._core.pointer).live_bytes
+
+
+_default: Optional[Context] = None
+_default_lock = allocate_lock()
+
+
+def default_context() -> Context:
+    """The context of calls that name none."""
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = Context()
+        return _default
+
+
+def core_of(ctx: Optional[Context]) -> Core:
+    return (ctx or default_context())._core
