@@ -217,7 +217,9 @@ static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
     bool fewer = !t && row->ndim == 2 && find_packed(l, row->name, &packed);
     if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
-    if (!t && !fewer && may_lack(l, row->name))
+    if (!t && !fewer && row->optional)
+        qkv__param_leave_out(row->param);
+    if (!t && !fewer && (row->optional || may_lack(l, row->name)))
         return QKV_OK;
     qkv_status status = fewer ? qkv__fewer_read(row, l->ctx, l->file, &packed)
                               : qkv__hub_read_row(row, l->ctx, l->file,
@@ -338,6 +340,8 @@ static bool is_mask(const saver *s, const qkv_state_entry *row)
 
 static bool is_written(const saver *s, const qkv_state_entry *row)
 {
+    if (row->optional && qkv__param_left_out(row->param))
+        return false;
     return row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED || is_mask(s, row);
 }
 

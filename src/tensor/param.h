@@ -29,6 +29,7 @@ struct qkv_param {
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
+    bool left_out; /* of files */
     bool running; /* forward passes change it */
     size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
     uint64_t version, grad_version; /* count changes of data and of grad */
