@@ -95,7 +95,9 @@ static void patches_make_leads(qkv__patches *p, qkv_params *ps)
         p->second = qkv__matrix(ps, "second", 1, c->width);
     if (c->registers)
         p->registers = qkv__matrix(ps, "registers", c->registers, c->width);
-    if ((c->mask_token || p->kind.family->masked) && (p->mask = qkv__matrix(ps, "mask", 1, c->width)))
+    if (c->mask_token || p->kind.family->masked)
+        p->mask = qkv__matrix(ps, "mask", 1, c->width);
+    if (p->mask)
         qkv_param_freeze(p->mask, true);
 }
 
