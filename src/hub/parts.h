@@ -13,6 +13,10 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
                                  qkv_weights weights);
 
+/* fields.c: QKV_OK unless config.json has a field that no row of the type's table has and that asks
+ * for something; j: the file, of which the table's own fields were read. */
+qkv_status qkv__hub_check_fields(const qkv__json *j, const qkv_model_type *type);
+
 /* generation.c: the members of generation_config.json, for a model that it is about. */
 void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
 
