@@ -1,6 +1,7 @@
-/* fields.c - keys of config.json that no row of a model type's table has. Those that change nothing
- * Those that change nothing in what the model computes here are passed over; any other is refused,
- * unless its value is that of a file without it. */
+/* fields.c - keys of config.json that no row of a model type's table has. Those that change
+ * nothing in what the model computes here are passed over; any other is refused, unless its value
+ * is that of a file without it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "hub/parts.h"

@@ -64,8 +64,9 @@ static qkv_status generate_set_up(generator *g, const int32_t *prompt, size_t n,
     g->window = o->window ? o->window : positions;
     if (qkv_lm_has_max_positions(g->model) && g->window > positions)
         g->window = positions;
-    size_t capacity = qkv_lm_has_max_positions(g->model) ? g->window
-                      : (n < g->window ? n : g->window) + o->tokens;
+    size_t capacity = (n < g->window ? n : g->window) + o->tokens;
+    if (qkv_lm_has_max_positions(g->model) && capacity > g->window)
+        capacity = g->window;
     if (n == 0)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
     for (size_t i = 0; i < n; i++)
