@@ -44,7 +44,6 @@ const qkv_model_type *qkv_cct_encoder_type(void);
 /* The type of the same family as `of`, any of the above, that is an encoder or a classifier:
  * of's own where it is one. NULL: `of` is none of the above. */
 const qkv_model_type *qkv_vit_with_head(const qkv_model *of, bool encoder);
-bool qkv_vit_is_compact(const qkv_model *m); /* of a qkv_cct */
 
 /* Configuration of all types; ranges and defaults: qkv_model_type_config. */
 typedef struct {

@@ -324,11 +324,6 @@ const qkv_model_type *qkv_dinov2_registers_type(void) { return &dinov2_registers
 const qkv_model_type *qkv_cct_type(void) { return &cct_type; }
 const qkv_model_type *qkv_cct_encoder_type(void) { return &cct_encoder_type; }
 
-bool qkv_vit_is_compact(const qkv_model *m)
-{
-    return m->type->make == vit_make && is_compact(m->self);
-}
-
 const qkv_model_type *qkv_vit_with_head(const qkv_model *of, bool encoder)
 {
     if (!qkv__model_as(of, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES))

@@ -113,12 +113,12 @@ static qkv_status name_leads(qkv__looking *l, const qkv_patches_config *c)
 static qkv_status prepare_image_classes(qkv__looking *l)
 {
     const qkv_vit_config *c = qkv_model_config(l->p->model);
-    bool cct = qkv_vit_is_compact(l->p->model);
+    size_t leads = qkv_vit_leads(l->p->model);
+    bool cct = leads == 0;
     size_t side = qkv__image_format_of(l->p->model)->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
-    qkv_status status = qkv__look_read_image(l, qkv_vit_leads(l->p->model),
-                                             cct ? side : side / c->trunk.patch);
+    qkv_status status = qkv__look_read_image(l, leads, cct ? side : side / c->trunk.patch);
     return status ? status : name_leads(l, &c->trunk);
 }
 

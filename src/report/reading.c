@@ -39,11 +39,12 @@ bool qkv__look_reading_of(qkv__look_reading *out, const qkv_pipeline *p)
     const void *config = qkv_model_config(p->model);
     const qkv_patches_config *c;
     const char *weight = "patches.weight";
-    bool cct = qkv_vit_is_compact(p->model);
+    bool cct = false;
     bool pixelwise = qkv_model_can(p->model, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
     *out = (qkv__look_reading){.lab = qkv_model_can(p->model, QKV_CAN_COLORIZE)};
     if (qkv_model_can(p->model, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES)) {
         c = &((const qkv_vit_config *)config)->trunk;
+        cct = qkv_vit_leads(p->model) == 0;
         out->embed = qkv_vit_embed;
         out->format = *qkv__image_format_of(p->model);
     } else if (qkv_model_can(p->model, QKV_CAN_RECONSTRUCT)) {
