@@ -41,8 +41,7 @@ static bool see(void *rows, const qkv_image_labels *found)
 
 int main(void)
 {
-    const qkv_image_format format = {.height = SIDE, .width = SIDE, .channels = 3, .resample = 2,
-                                     .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    const qkv_image_format format = {SIDE, SIDE, 3, false, 2, {.5, .5, .5}, {.5, .5, .5}, 0};
     const qkv_image image = {SIDE, SIDE, 3, rgb};
     const qkv_image_source source = {NULL, &image};
     qkv_context *ctx;

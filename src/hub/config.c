@@ -10,6 +10,8 @@
 #include "io/json_options.h"
 #include "model/model.h"
 
+enum { MOST_IN_WORD = 8 }; /* weights of 4 bits */
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
@@ -177,6 +179,20 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     return status;
 }
 
+/* The most numbers that the weights in dir can be. */
+static qkv_status count_numbers(size_t *out, qkv_context *ctx, const char *dir)
+{
+    qkv_safetensors *file = NULL;
+    qkv_status status = qkv_safetensors_open(&file, ctx, dir);
+    *out = 0;
+    for (size_t i = 0; !status && i < qkv_safetensors_count(file); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(file, i);
+        *out += t->count * (t->store == QKV_STORE_I32 ? MOST_IN_WORD : 1);
+    }
+    qkv_safetensors_close(file);
+    return status;
+}
+
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
                                 qkv_strings changes, bool weights)
 {
@@ -192,7 +208,7 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
         status = qkv__hub_read_quantization(&j, &unused);
     size_t most = SIZE_MAX;
     if (!status && weights)
-        status = qkv__hub_count_weights(&most, ctx, dir);
+        status = count_numbers(&most, ctx, dir);
     if (!status)
         status = read_fields(out, &j, type, changes, most);
     qkv__json_free(&j);

@@ -36,7 +36,6 @@ qkv_status qkv__hub_read_sentence(qkv_model *m, const char *dir);
 qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir);
 
 /* weights.c */
-qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
 /* Values are stored as they come (qkv_params_store); of a failure they mean nothing. */
 qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights);

@@ -10,7 +10,7 @@
 #include "qkv/vqgan.h"
 #include "tensor/make.h"
 
-enum { MASK_AXES = 4, STAGES = 3, MOST_IN_WORD = 8 };
+enum { MASK_AXES = 4, STAGES = 3 };
 enum { PIECE = 1 << 20 }; /* numbers of a file that are read at a time */
 enum { BAND = 32, LINE = 16 }; /* rows that are turned together; numbers in a cache line */
 
@@ -233,19 +233,6 @@ static qkv_status weights_expect_row(void *user, const qkv_state_entry *row)
     if (row->kind != QKV_STATE_TIED && row->kind != QKV_STATE_IGNORED)
         qkv__storing_expect(user, row->param);
     return QKV_OK;
-}
-
-qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir)
-{
-    qkv_safetensors *file = NULL;
-    qkv_status status = qkv_safetensors_open(&file, ctx, dir);
-    *out = 0;
-    for (size_t i = 0; !status && i < qkv_safetensors_count(file); i++) {
-        const qkv_safetensor *t = qkv_safetensors_at(file, i);
-        *out += t->count * (t->store == QKV_STORE_I32 ? MOST_IN_WORD : 1);
-    }
-    qkv_safetensors_close(file);
-    return status;
 }
 
 /* Every tensor of the file must have been used; of a partial reading, one at least. */

@@ -28,6 +28,7 @@ learn() {
     grep -q 'turned 0\.' answer || fail "$1: classify: $(cat answer)"
 }
 
+registers='"\[REG 1\]", "\[REG 2\]", "\[REG 3\]"'
 while read -r name architecture tokens; do
     begin "$name"
     learn "$name" "$architecture"
@@ -42,7 +43,7 @@ deit-teacher DeiTForImageClassificationWithTeacher "\[CLS\]", "\[DIST\]"
 deit-encoder DeiTForImageClassification "\[CLS\]", "\[DIST\]"
 dinov2 Dinov2ForImageClassification "\[CLS\]"
 dinov2-encoder Dinov2ForImageClassification "\[CLS\]"
-dinov2-registers Dinov2WithRegistersForImageClassification "\[CLS\]", "\[REG 1\]", "\[REG 2\]", "\[REG 3\]"
+dinov2-registers Dinov2WithRegistersForImageClassification "\[CLS\]", $registers
 vit-encoder-bare ViTForImageClassification "\[CLS\]"
 EOF
 

@@ -479,7 +479,6 @@ static void leads(void **state)
         assert_int_equal(a->lead, cases[i].count);
         assert_int_equal(a->count, cases[i].count + a->rows * a->columns);
         assert_int_equal(a->rows, 3);
-        assert_string_equal(a->labels[0], "[CLS]");
         assert_string_equal(a->labels[a->lead - 1], cases[i].last);
         assert_string_equal(a->labels[a->lead], "0,0");
         assert_non_null(qkv_look_panel_of(&l, "positions"));

@@ -1,5 +1,5 @@
-"""tests/golden/models/vit*, deit*, dinov2*: tiny random models of images as transformers saves them,
-and what it makes of them. Run: python tools/make-golden/vit.py
+"""tests/golden/models/vit*, deit*, dinov2*: tiny random models of images as transformers saves
+them, and what it makes of them. Run: python tools/make-golden/vit.py
 
 NAME/               config.json and model.safetensors (F32) by save_pretrained
 NAME.safetensors    pixels (B, H, W, C), targets (B), logits, loss, and grad.TENSOR, the gradient of
