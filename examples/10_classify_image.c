@@ -41,7 +41,7 @@ static bool see(void *rows, const qkv_image_labels *found)
 
 int main(void)
 {
-    const qkv_image_format format = {SIDE, SIDE, 3, false, 2, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
+    const qkv_image_format format = {SIDE, SIDE, 3, false, 2, {.5, .5, .5}, {.5, .5, .5}, 0};
     const qkv_image image = {SIDE, SIDE, 3, rgb};
     const qkv_image_source source = {NULL, &image};
     qkv_context *ctx;

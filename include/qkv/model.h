@@ -167,6 +167,7 @@ typedef struct {
     bool crop;              /* the largest centred part of this aspect ratio; else all of it */
     int resample;           /* Pillow's constant: 2 bilinear, 3 bicubic, 4 box */
     double mean[3], std[3]; /* normalisation: (pixel - mean) / std, pixel in [0, 1] */
+    size_t resize;          /* as in qkv_pixels_options; 0: what is kept fills the size */
 } qkv_image_format;
 /* Copies the format; qkv_hub_save saves it. */
 void qkv_model_set_image_format(qkv_model *m, const qkv_image_format *format);

@@ -45,6 +45,7 @@ typedef struct {
     qkv_init init;
     double scale;
     bool decay; /* weight decay applies (to matrices, not to biases and norms) */
+    bool optional; /* a file may lack it, and is saved as it was: without it, too */
     bool integer; /* I64 in the file: a counter */
 } qkv_state_entry;
 
@@ -226,6 +227,8 @@ typedef struct {
     bool cross;         /* has cross-attention to a memory                       false */
     bool qkv_bias, out_bias, ff_bias; /* biases of the linear layers               true */
     double qk_norm_eps; /* norms of query and key, as in qkv_mha_config; 0: none     0 */
+    bool layer_scale;   /* learned factors of the channels of each sublayer's output
+                           (LayerScale, Touvron et al. 2021)                     false */
     bool norm_stream;   /* pre-norm: the normed input of the feed-forward layer replaces
                            the stream, as in CCT (Hassani et al. 2021)           false */
     double attention_scale;       /* 0: 1/sqrt(head_width)                           0 */
@@ -258,6 +261,8 @@ typedef struct {
     qkv_param *norm2_weight, *norm2_bias;
     qkv_param *up_weight, *up_bias;       /* ff_width rows; gated: gate, then up */
     qkv_param *down_weight, *down_bias;
+    qkv_param *scale1, *scale2, *scale_x;   /* (width) with layer_scale: of attention, of the
+                                               feed-forward layer, of cross-attention */
 } qkv_block_params;
 const qkv_block_params *qkv_block_parameters(const qkv_block *b); /* valid as long as b */
 const qkv_block_config *qkv_block_configuration(const qkv_block *b); /* zeros replaced */
@@ -302,9 +307,15 @@ typedef struct {
     size_t patch;    /* side of a patch, pixels; divides the sides of every image */
     size_t channels; /* per pixel */
     size_t width, layers, heads;
-    size_t ff_width; /* 0: 4 width */
-    qkv_activation act;
+    size_t ff_width; /* 0: ff_ratio width */
+    size_t ff_ratio; /* 0: 4 */
+    bool gated;      /* SiLU(gate x) * (up x) in the feed-forward layer, of 2/3 as many units */
+    qkv_activation act; /* where it is not gated */
     bool qkv_bias; /* biases of query, key and value */
+    double layer_scale; /* first value of the factors of layer_scale in qkv_block_config */
+    size_t registers;   /* learned tokens without positions before the patches (Darcet et al.
+                           2023) */
+    bool mask_token;    /* files have one; kept, not used */
     double norm_eps, init_range; /* 0: 1 / sqrt(width) */
     double dropout, attention_dropout;
     double drop_path; /* stochastic depth: of the last block, linear from 0 in the first */

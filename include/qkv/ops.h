@@ -108,11 +108,12 @@ qkv_tensor *qkv_unpatchify(qkv_tape *t, qkv_tensor *x, size_t patch, size_t rows
 
 typedef enum {
     QKV_BILINEAR, /* from 2 x 2 values */
-    QKV_BICUBIC   /* from 4 x 4 values, a = -0.75 (Keys 1981) */
+    QKV_BICUBIC,  /* from 4 x 4 values, a = -0.75 (Keys 1981) */
+    QKV_BICUBIC_ANTIALIASED /* a = -0.5, from more values where the size is reduced */
 } qkv_interpolation;
 
-/* x (B, H, W, C) -> (B, rows, columns, C): PyTorch's interpolate, align_corners and antialias off.
- * For feature maps and position embeddings; it does not antialias when it reduces the size. */
+/* x (B, H, W, C) -> (B, rows, columns, C): PyTorch's interpolate, align_corners off. For feature
+ * maps and position embeddings. */
 qkv_tensor *qkv_interpolate(qkv_tape *t, qkv_tensor *x, qkv_interpolation how, size_t rows,
                             size_t columns);
 /* Interpolates a position embedding (first + from_rows from_columns, C) to another grid:

@@ -59,6 +59,9 @@ typedef struct {
     size_t height, width;     /* 0: those of the first readable image              0, 0 */
     size_t channels;          /* 1 or 3; 0: those of the first readable image         3 */
     qkv_fit fit;              /*                                                   squash */
+    size_t resize;            /* the shorter side, squashed both, becomes so long, and the middle
+                                 is cut to the size, in whole pixels as Hugging Face's image
+                                 processors do it; 0: what is kept fills the size          0 */
     qkv_resize_filter filter; /*                                                 bilinear */
     uint8_t background[3];    /* red, green, blue behind transparent pixels         white */
 } qkv_pixels_options;

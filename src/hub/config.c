@@ -14,42 +14,6 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* YaRN's ends of the ramp, which are rounded here. */
-static qkv_status refuse_rope(const qkv__json *j)
-{
-    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
-    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
-        qkv__json rope;
-        bool truncate = true;
-        if (!qkv__json_has(j, objects[i]))
-            continue;
-        qkv_status status = qkv__json_get_object(j, objects[i], &rope);
-        if (!status)
-            status = qkv__json_opt_bool(&rope, "truncate", &truncate);
-        if (status)
-            return status;
-        if (!truncate)
-            return qkv__json_fail(&rope, "truncate", "false is not supported");
-    }
-    return QKV_OK;
-}
-
-/* Keys with which a file asks for something that these models do not do. */
-static qkv_status config_refuse(const qkv__json *j)
-{
-    bool cross = false;
-    qkv_status status = qkv__json_opt_bool(j, "add_cross_attention", &cross);
-    if (status)
-        return status;
-    if (cross)
-        return qkv__json_fail(j, "add_cross_attention", "true is not supported");
-    qkv_weights weights;
-    status = qkv__hub_read_quantization(j, &weights);
-    if (status)
-        return status;
-    return refuse_rope(j);
-}
-
 static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
 {
     const char *name = NULL, *architecture = NULL;
@@ -193,6 +157,8 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = qkv__json_get_options(j, o, table);
     if (!status)
+        status = qkv__hub_check_fields(j, type);
+    if (!status)
         status = classes_from_labels(j, o, table);
     if (!status)
         status = change_fields(o, changes);
@@ -217,10 +183,11 @@ qkv_status qkv__hub_make_model(qkv_model **out, const qkv__json *config, qkv_str
                                size_t most)
 {
     const qkv_model_type *type = NULL;
+    qkv_weights unused;
     *out = NULL;
     qkv_status status = find_type(config, &type);
     if (!status)
-        status = config_refuse(config);
+        status = qkv__hub_read_quantization(config, &unused);
     return status ? status : read_fields(out, config, type, changes, most);
 }
 

@@ -19,6 +19,9 @@ qkv_status qkv__hub_make_model(qkv_model **out, const qkv__json *config, qkv_str
 /* What config.json would say of the model. name stands for the file in messages and outlives *out,
  * which is to be freed. */
 qkv_status qkv__hub_config_json(qkv__json *out, qkv_model *m, const char *name);
+/* fields.c: QKV_OK unless config.json has a field that no row of the type's table has and that asks
+ * for something; j: the file, of which the table's own fields were read. */
+qkv_status qkv__hub_check_fields(const qkv__json *j, const qkv_model_type *type);
 
 /* generation.c: the members of generation_config.json, for a model that it is about. */
 void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
@@ -38,7 +41,7 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir);
 qkv_status qkv__hub_read_sentence(qkv_model *m, const char *dir);
 qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir);
 
-/* weights.c */
+/* weights.c; the most numbers that the weights in dir, or in a file, can be */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
 /* Values are stored as they come (qkv_params_store); of a failure they mean nothing. partial: rows

@@ -1,7 +1,7 @@
 /* preprocessor.c - preprocessor_config.json: how a model wants its images, in the words of
- * Hugging Face's ViTImageProcessor, or of its CLIPImageProcessor where they are cut to shape. What
- * asks for another preparation than resizing to one shape, dividing by 255 and normalising is
- * refused. */
+ * Hugging Face's ViTImageProcessor, or of its CLIPImageProcessor or DeiTImageProcessor where they
+ * are cut to shape. What asks for another preparation than resizing, cutting out the middle,
+ * dividing by 255 and normalising is refused. */
 #include <math.h>
 #include <string.h>
 
@@ -13,8 +13,10 @@ static const double DEFAULT_MEAN = 0.5, DEFAULT_STD = 0.5; /* ViTImageProcessor'
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* One number for both sides, {"height", "width"}, or {"shortest_edge"}. */
-static qkv_status preprocessor_read_shape(const qkv__json *j, const char *key, size_t shape[2])
+/* One number for both sides, {"height", "width"}, or {"shortest_edge"}; *shortest: it was that, and
+ * unchanged by one number or none. */
+static qkv_status preprocessor_read_shape(const qkv__json *j, const char *key, size_t shape[2],
+                                          bool *shortest)
 {
     int64_t side[2] = {(int64_t)shape[0], (int64_t)shape[1]};
     qkv__json size;
@@ -23,7 +25,7 @@ static qkv_status preprocessor_read_shape(const qkv__json *j, const char *key, s
         return QKV_OK;
     if (json_is_object(json_object_get(j->value, key))) {
         status = qkv__json_get_object(j, key, &size);
-        bool edge = !status && qkv__json_has(&size, "shortest_edge");
+        bool edge = *shortest = !status && qkv__json_has(&size, "shortest_edge");
         if (!status)
             status = qkv__json_get_int(&size, edge ? "shortest_edge" : "height", 1, MOST_PIXELS,
                                        &side[0]);
@@ -96,15 +98,55 @@ static qkv_status read_colours(const qkv__json *j, qkv_image_format *f)
     return QKV_OK;
 }
 
+/* Whether a single number is the length of the shorter side, where a file does not say: of
+ * processors that cut out the middle, but DeiT's. */
+static qkv_status number_is_shortest(const qkv__json *j, bool *shortest)
+{
+    static const char *const keys[] = {"image_processor_type", "feature_extractor_type"};
+    qkv_status status = qkv__json_opt_bool(j, "do_center_crop", shortest);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !status; i++) {
+        const char *type = "";
+        status = qkv__json_opt_string(j, keys[i], &type);
+        if (!status && strncmp(type, "DeiT", 4) == 0)
+            *shortest = false;
+    }
+    return status;
+}
+
+/* What is cut of a resized image; cut: height and width, or zeros. */
+static qkv_status format_shape(const qkv__json *j, qkv_image_format *f, const size_t size[2],
+                               const size_t cut[2], bool shortest)
+{
+    f->height = cut[0] ? cut[0] : size[0];
+    f->width = cut[1] ? cut[1] : size[1];
+    f->crop = shortest;
+    size_t shorter = f->height < f->width ? f->height : f->width;
+    if (!shortest && f->height == size[0] && f->width == size[1])
+        return QKV_OK;
+    if (shortest && shorter == size[0] && f->height != f->width) /* as it is written here */
+        return QKV_OK;
+    if (size[0] != size[1])
+        return qkv__json_fail(j, "size", "%zu x %zu, of which a part is cut, is not supported: "
+                              "both sides the same expected", size[1], size[0]);
+    if (f->height > size[0] || f->width > size[0])
+        return qkv__json_fail(j, "crop_size", "a crop larger than the resized image (%zu) is not "
+                              "supported", size[0]);
+    f->resize = size[0];
+    return QKV_OK;
+}
+
 static qkv_status read_format(const qkv__json *j, qkv_image_format *f)
 {
     size_t size[2] = {224, 224}, cropped[2] = {0, 0};
     int64_t resample = BILINEAR;
-    qkv_status status = preprocessor_read_shape(j, "size", size);
+    bool crops = false, shortest = false, unused;
+    qkv_status status = number_is_shortest(j, &shortest);
     if (!status)
-        status = qkv__json_opt_bool(j, "do_center_crop", &f->crop);
-    if (!status && f->crop)
-        status = preprocessor_read_shape(j, "crop_size", cropped);
+        status = preprocessor_read_shape(j, "size", size, &shortest);
+    if (!status)
+        status = qkv__json_opt_bool(j, "do_center_crop", &crops);
+    if (!status && crops)
+        status = preprocessor_read_shape(j, "crop_size", cropped, &unused);
     if (!status)
         status = qkv__json_opt_int(j, "resample", 0, 5, &resample);
     if (!status)
@@ -114,14 +156,8 @@ static qkv_status read_format(const qkv__json *j, qkv_image_format *f)
     if (resample < BILINEAR || resample > BOX)
         return qkv__json_fail(j, "resample", "2 (bilinear), 3 (bicubic) or 4 (box) expected, found "
                               "%d", (int)resample);
-    f->height = f->crop && cropped[0] ? cropped[0] : size[0];
-    f->width = f->crop && cropped[1] ? cropped[1] : size[1];
-    size_t shorter = f->height < f->width ? f->height : f->width;
-    if (f->crop && size[0] == size[1] && size[0] != shorter)
-        return qkv__json_fail(j, "crop_size", "a crop smaller than the resized image (%zu) is "
-                              "not supported", size[0]);
     f->resample = (int)resample;
-    return QKV_OK;
+    return format_shape(j, f, size, cropped, shortest);
 }
 
 qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
@@ -159,22 +195,26 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
     qkv_json_writer w;
     qkv_json_writer_init(&w, qkv_model_context(m), 2);
     qkv_json_begin_object(&w, NULL);
+    size_t shorter = f->height < f->width ? f->height : f->width;
+    size_t resize = f->resize ? f->resize : shorter;
+    bool squash = !f->crop && f->resize, cuts = f->crop || squash;
     /* ViT's does not crop; CLIP's, which does, would make three channels of one. */
     qkv_json_put_string(&w, "image_processor_type",
-                        f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
+                        f->crop ? "CLIPImageProcessor" : squash ? "DeiTImageProcessor"
+                                                                : "ViTImageProcessor");
     if (f->crop)
         qkv_json_put_bool(&w, "do_convert_rgb", f->channels == 3);
     qkv_json_put_bool(&w, "do_resize", true);
     if (f->crop) {
         qkv_json_begin_object(&w, "size");
-        qkv_json_put_int(&w, "shortest_edge",
-                         (int64_t)(f->height < f->width ? f->height : f->width));
+        qkv_json_put_int(&w, "shortest_edge", (int64_t)resize);
         qkv_json_end_object(&w);
-        put_shape(&w, "crop_size", f->height, f->width);
     } else {
-        put_shape(&w, "size", f->height, f->width);
+        put_shape(&w, "size", squash ? resize : f->height, squash ? resize : f->width);
     }
-    qkv_json_put_bool(&w, "do_center_crop", f->crop);
+    if (cuts)
+        put_shape(&w, "crop_size", f->height, f->width);
+    qkv_json_put_bool(&w, "do_center_crop", cuts);
     qkv_json_put_int(&w, "resample", f->resample);
     qkv_json_put_bool(&w, "do_rescale", true);
     qkv_json_put_real(&w, "rescale_factor", 1 / 255.0);

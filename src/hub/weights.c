@@ -180,7 +180,9 @@ static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
     bool fewer = !t && row->ndim == 2 && find_packed(l, row->name, &packed);
     if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
-    if (!t && !fewer && may_lack(l, row->name))
+    if (!t && !fewer && row->optional)
+        qkv__param_leave_out(row->param);
+    if (!t && !fewer && (row->optional || may_lack(l, row->name)))
         return QKV_OK;
     qkv_status status = fewer ? qkv__fewer_read(row, l->ctx, l->file, &packed)
                               : qkv__hub_read_row(row, l->ctx, l->file,
@@ -282,7 +284,7 @@ static qkv_status visit_lacking(void *user, const qkv_state_entry *row)
 {
     lacking *x = user;
     qkv__fewer_tensors packed;
-    if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED ||
+    if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED || row->optional ||
         weights_find(&x->l, row->name) || find_packed(&x->l, row->name, &packed))
         return QKV_OK;
     x->count++;

@@ -37,6 +37,8 @@ static bool is_mask(const saver *s, const qkv_state_entry *row)
 
 static bool is_written(const saver *s, const qkv_state_entry *row)
 {
+    if (row->optional && qkv__param_left_out(row->param))
+        return false;
     return row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED || is_mask(s, row);
 }
 

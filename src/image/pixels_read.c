@@ -1,4 +1,5 @@
 /* pixels_read.c - images of all kinds and sizes become a set of pixels of one. */
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,16 +54,47 @@ static qkv_box pixels_read_middle(const qkv_image *image, size_t width, size_t h
     return (qkv_box){cut_x, cut_y, w - cut_x, h - cut_y};
 }
 
+/* The first and the last place, of `size`, that become `cut` pixels in the middle of `resized`. */
+static void pixels_read_cut(size_t size, size_t resized, size_t cut, double *first, double *last)
+{
+    double scale = (double)size / (double)resized;
+    size_t from = (resized - cut) / 2;
+    *first = scale * (double)from;
+    *last = fmin(scale * (double)(from + cut), (double)size);
+}
+
+/* What becomes width x height when the image is resized and then cut. */
+static qkv_status pixels_read_resized(qkv_box *box, qkv_context *ctx, const qkv_image *image,
+                                      const qkv_pixels_options *o, size_t width, size_t height)
+{
+    size_t shorter = image->width < image->height ? image->width : image->height;
+    bool squash = o->fit == QKV_FIT_SQUASH;
+    size_t wide = squash ? o->resize : o->resize * image->width / shorter;
+    size_t tall = squash ? o->resize : o->resize * image->height / shorter;
+    if (width > wide || height > tall)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "an image of %zu x %zu, resized to %zu x %zu, cannot "
+                        "be cut to %zu x %zu", image->width, image->height, wide, tall, width,
+                        height);
+    pixels_read_cut(image->width, wide, width, &box->left, &box->right);
+    pixels_read_cut(image->height, tall, height, &box->top, &box->bottom);
+    return QKV_OK;
+}
+
 qkv_status qkv_image_fit(qkv_image *image, qkv_context *ctx, const qkv_pixels_options *o)
 {
     size_t width = o->width ? o->width : image->width;
     size_t height = o->height ? o->height : image->height;
-    if (width != image->width || height != image->height) {
+    if (width != image->width || height != image->height || o->resize) {
         qkv_image fitted;
         qkv_box box = {0, 0, (double)image->width, (double)image->height};
-        if (o->fit == QKV_FIT_CROP)
+        qkv_status status = QKV_OK;
+        if (o->resize)
+            status = pixels_read_resized(&box, ctx, image, o, width, height);
+        else if (o->fit == QKV_FIT_CROP)
             box = pixels_read_middle(image, width, height);
-        qkv_status status = qkv_image_resize(&fitted, ctx, image, width, height, o->filter, &box);
+        if (status)
+            return status;
+        status = qkv_image_resize(&fitted, ctx, image, width, height, o->filter, &box);
         qkv_image_free(image, ctx);
         *image = fitted;
         if (status)

@@ -102,8 +102,9 @@ static qkv_status generate_set_up(generator *g, const int32_t *prompt, size_t n,
     size_t window = o->window ? o->window : positions;
     if (qkv_lm_has_max_positions(g->model) && window > positions)
         window = positions;
-    size_t capacity = qkv_lm_has_max_positions(g->model) ? window
-                      : (n < window ? n : window) + o->tokens;
+    size_t capacity = (n < window ? n : window) + o->tokens;
+    if (qkv_lm_has_max_positions(g->model) && capacity > window)
+        capacity = window;
     if (n == 0)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
     for (size_t i = 0; i < n; i++)

@@ -63,6 +63,7 @@ static qkv_status captions_format(const job *j, qkv_image_format *f)
     }
     f->height = f->width = size ? size : side > step ? side - side % step : side;
     f->crop = true;
+    f->resize = f->height;
     f->resample = 3;
     return status;
 }

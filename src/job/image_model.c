@@ -84,9 +84,7 @@ static qkv_status choose_new(const qkv__image_job *p, qkv__image_model *m)
 static void choose_as(const qkv__image_job *p, qkv__image_model *m, const qkv_model *old)
 {
     bool same = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
-    bool compact = qkv_model_type_of(old) == qkv_cct_type() ||
-                   qkv_model_type_of(old) == qkv_cct_encoder_type();
-    m->type = type_of(m, compact);
+    m->type = same ? qkv_vit_with_head(old, m->encoder) : type_of(m, false);
     qkv_option_defaults(qkv_model_type_config(m->type), &m->config);
     if (same)
         m->config = *(const qkv_vit_config *)qkv_model_config(old);
@@ -113,11 +111,15 @@ static qkv_status choose_format(const qkv__image_job *p, qkv__image_model *m,
         m->format.channels = qkv__image_trunk_of(old)->channels;
         m->format.height = m->format.width = qkv__image_trunk_of(old)->image;
     }
-    if (p->s.size)
+    if (p->s.size) {
+        m->format.resize = m->format.resize * p->s.size / m->format.height;
         m->format.height = m->format.width = p->s.size;
+    }
     size_t side = m->format.height, step = side < COMPACT_BELOW ? 1 : PATCH;
     if (!old && !p->s.size && side > step)
         m->format.height = m->format.width = side - side % step;
+    if (!had && m->format.crop)
+        m->format.resize = m->format.height;
     return QKV_OK;
 }
 

@@ -70,10 +70,11 @@ static qkv_status segment_load_model(job *j, qkv_mask_palette *palette)
         j->config = *(const qkv_pixelwise_config *)qkv_model_config(base->model);
         return qkv__masks_of_model(palette, base->model);
     }
-    if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == qkv_cct_type())
+    const char *name = qkv_model_type_name(qkv_model_type_of(j->old));
+    bool patches = strcmp(name, "vit") == 0 || strcmp(name, "vit_mae") == 0;
+    if (!patches || trunk->channels != CHANNELS)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
-                        "model of images in colour expected, %s holds a %s", base->o.init,
-                        qkv_model_type_name(qkv_model_type_of(j->old)));
+                        "model of images in colour expected, %s holds a %s", base->o.init, name);
     j->config.trunk = *trunk;
     return QKV_OK;
 }

@@ -217,8 +217,10 @@ static qkv_status bert_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user
         qkv__visit_linear_layer(&v, f->class_dense, &m->dense, c->init_range);
         qkv__visit_linear_layer(&v, f->class_out, &m->head, c->init_range);
     }
-    if (m->is == HEAD_NONE && f->pooler)
+    v.optional = m->is == HEAD_NONE && f->pooler;
+    if (v.optional)
         qkv__visit_linear_layer(&v, f->pooler, &m->dense, c->init_range);
+    v.optional = false;
     for (size_t i = 0; m->is == HEAD_WORDS && f->ignored[i]; i++)
         qkv__visit_kind(&v, f->ignored[i], NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     return v.status;

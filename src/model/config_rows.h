@@ -34,10 +34,14 @@ enum { QKV__MOST_SIZE = 16777216 };
 /* Fields of a qkv_patches_config, `member` of the struct, that all who have one can set: those of
  * its blocks. An option of the block for models of images is a row here. */
 #define PATCHES_BLOCK_ROWS(member, width_, layers_, heads_, ff_help, bias, bias_help)            \
+    PATCHES_SIZE_ROWS(member, width_, layers_, heads_),                                          \
+    SIZE_ROW("intermediate_size", member.ff_width, 0, "0", "feed-forward width; 0: " ff_help),   \
+    PATCHES_SUBLAYER_ROWS(member, bias, bias_help)
+#define PATCHES_SIZE_ROWS(member, width_, layers_, heads_)                                       \
     SIZE_ROW("hidden_size", member.width, 1, width_, "width of the residual stream"),            \
     SIZE_ROW("num_hidden_layers", member.layers, 1, layers_, "transformer blocks"),              \
-    SIZE_ROW("num_attention_heads", member.heads, 1, heads_, "attention heads"),                 \
-    SIZE_ROW("intermediate_size", member.ff_width, 0, "0", "feed-forward width; 0: " ff_help),   \
+    SIZE_ROW("num_attention_heads", member.heads, 1, heads_, "attention heads")
+#define PATCHES_SUBLAYER_ROWS(member, bias, bias_help)                                           \
     ENUM_ROW("hidden_act", member.act, qkv__activation_names, "gelu",                            \
              "activation of the feed-forward layer"),                                            \
     BOOL_ROW("qkv_bias", member.qkv_bias, bias, "biases of query, key and value" bias_help),     \
@@ -49,12 +53,15 @@ enum { QKV__MOST_SIZE = 16777216 };
 
 /* The rows of a trunk's fields, for the table of a configuration that has it as `member`. */
 #define PATCHES_ROWS(member)                                                                     \
-    SIZE_ROW("image_size", member.image, 1, "224", "side of the images in pixels"),              \
-    SIZE_ROW("patch_size", member.patch, 1, "16", "side of a patch in pixels"),                  \
-    SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel"),                    \
+    PATCHES_IMAGE_ROWS(member, "16"),                                                            \
     PATCHES_BLOCK_ROWS(member, "768", "12", "12", "4 times hidden_size", "true", ""),            \
-    REAL_ROW("layer_norm_eps", member.norm_eps, 1, "1e-12",                                      \
-             "added to the variance in LayerNorm"),                                              \
+    PATCHES_NORM_ROWS(member, "1e-12")
+#define PATCHES_IMAGE_ROWS(member, patch_)                                                       \
+    SIZE_ROW("image_size", member.image, 1, "224", "side of the images in pixels"),              \
+    SIZE_ROW("patch_size", member.patch, 1, patch_, "side of a patch in pixels"),                \
+    SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel")
+#define PATCHES_NORM_ROWS(member, eps)                                                           \
+    REAL_ROW("layer_norm_eps", member.norm_eps, 1, eps, "added to the variance in LayerNorm"),   \
     INIT_ROW("initializer_range", member.init_range, "1 / sqrt(width)")
 
 #endif

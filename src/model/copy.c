@@ -4,6 +4,9 @@
 
 #include "model/model.h"
 #include "qkv/ops.h"
+#include "tensor/make.h"
+
+enum { MOST_FIRST = 2 };
 
 typedef struct {
     qkv_model *to, *from;
@@ -13,11 +16,12 @@ typedef struct {
 
 static bool has_values(const qkv_state_entry *row)
 {
-    return row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED;
+    return (row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED) &&
+           !qkv__param_left_out(row->param);
 }
 
-/* A table of positions, (1, first + side^2, width): first is 1 where a token that is no place comes
- * before the places, else 0. Only one of the two can be. */
+/* A table of positions, (1, first + side^2, width): first is how many tokens that are no places
+ * come before the places, 0 to 2. Only one of these can be. */
 typedef struct {
     size_t first, side, width;
 } places;
@@ -26,12 +30,13 @@ static bool is_places(const qkv_state_entry *row, places *out)
 {
     if (row->ndim != 3 || row->shape[0] != 1)
         return false;
-    size_t n = row->shape[1], side = (size_t)(sqrt((double)n) + 0.5);
-    bool whole = side * side == n;
-    if (!whole)
-        side = (size_t)(sqrt((double)(n - 1)) + 0.5);
-    *out = (places){!whole, side, row->shape[2]};
-    return whole || side * side + 1 == n;
+    for (size_t n = row->shape[1], first = 0; first <= MOST_FIRST && first < n; first++) {
+        size_t side = (size_t)(sqrt((double)(n - first)) + 0.5);
+        *out = (places){first, side, row->shape[2]};
+        if (first + side * side == n)
+            return true;
+    }
+    return false;
 }
 
 /* The places of one grid for another, as for images of another size. */
@@ -49,8 +54,9 @@ static void copy_places(qkv_context *ctx, const qkv_state_entry *to, const place
                                         f->first, f->side, f->side, t->side, t->side));
     if (table)
         memcpy(out, table + f->first * f->width, n * sizeof *out);
-    if (table && t->first && f->first)
-        memcpy(out - t->width, in, t->width * sizeof *out);
+    size_t both = t->first < f->first ? t->first : f->first;
+    if (table)
+        memcpy(out - t->first * t->width, in, both * t->width * sizeof *out);
     qkv_tape_destroy(tape);
 }
 

@@ -121,7 +121,7 @@ static qkv_status mae_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     qkv__visit_linear_layer(&v, "decoder_embed", &m->into, m->c->trunk.init_range);
     for (size_t i = 0; i < m->decoder.layers; i++) {
         snprintf(v.name, sizeof v.name, "decoder.decoder_layers.%zu.", i);
-        qkv__patches_visit_block(&v, m->stack.blocks[i], std);
+        qkv__patches_visit_block(&v, &qkv__vit_family, m->stack.blocks[i], &m->decoder);
     }
     snprintf(v.name, sizeof v.name, "decoder.");
     qkv__visit_norm(&v, "decoder_norm", m->stack.norm_weight, m->stack.norm_bias,

@@ -10,9 +10,35 @@ static const qkv_option vit_rows[] = {
     PATCHES_ROWS(trunk),
     SIZE_ROW("num_labels", classes, 1, "2", "classes"),
     SIZE_ROW("encoder_stride", stride, 1, "16", "kept for other programs"),
+    SIZE_ROW("pooler_output_size", pooled, 0, "0", "kept for other programs; 0: hidden_size"),
 };
 const qkv_option_table qkv__vit_config = {"Vision Transformer", vit_rows,
                                           sizeof vit_rows / sizeof *vit_rows, sizeof(CONFIG)};
+
+/* Of DINOv2 (Oquab et al. 2023), without registers and with them. */
+#define DINOV2_ROWS(patch_)                                                                        \
+    PATCHES_IMAGE_ROWS(trunk, patch_), PATCHES_SIZE_ROWS(trunk, "768", "12", "12"),                \
+    SIZE_ROW("mlp_ratio", trunk.ff_ratio, 1, "4",                                                  \
+             "feed-forward width over hidden_size, gated 2/3 of it"),                              \
+    BOOL_ROW("use_swiglu_ffn", trunk.gated, "false", "gated feed-forward layer, SiLU"),            \
+    REAL_ROW("layerscale_value", trunk.layer_scale, 1e6, "1",                                      \
+             "first value of the factors of a sublayer's output"),                                 \
+    PATCHES_SUBLAYER_ROWS(trunk, "true", ""), PATCHES_NORM_ROWS(trunk, "1e-6"),                    \
+    SIZE_ROW("num_labels", classes, 1, "2", "classes")
+static const qkv_option dinov2_rows[] = {
+    DINOV2_ROWS("14"),
+    BOOL_ROW("use_mask_token", trunk.mask_token, "true", "kept for other programs"),
+};
+const qkv_option_table qkv__dinov2_config = {"DINOv2", dinov2_rows,
+                                             sizeof dinov2_rows / sizeof *dinov2_rows,
+                                             sizeof(CONFIG)};
+static const qkv_option dinov2_registers_rows[] = {
+    DINOV2_ROWS("16"),
+    SIZE_ROW("num_register_tokens", trunk.registers, 1, "4", "tokens that are no patches"),
+};
+const qkv_option_table qkv__dinov2_registers_config = {
+    "DINOv2 with registers", dinov2_registers_rows,
+    sizeof dinov2_registers_rows / sizeof *dinov2_registers_rows, sizeof(CONFIG)};
 
 static const qkv_option cct_rows[] = {
     SIZE_ROW("image_size", trunk.image, 1, "32", "side of the images in pixels"),

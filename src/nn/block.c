@@ -73,6 +73,14 @@ static qkv_mha *block_make_attention(qkv_params *ps, const qkv_block *b, bool cr
                                                                : DROPOUT_ID_ATTN_WEIGHTS));
 }
 
+/* Factors of a sublayer's output, which begin as zeros like every parameter. */
+static bool block_make_scale(qkv_params *ps, const qkv_block *b, qkv_param **out, const char *name)
+{
+    if (b->c.layer_scale)
+        *out = qkv__layer_param(ps, b->name, name, b->c.width, 0);
+    return *out || !b->c.layer_scale;
+}
+
 static bool block_make_self(qkv_params *ps, qkv_block *b)
 {
     if (!(b->self = block_make_attention(ps, b, false)))
@@ -91,7 +99,8 @@ static bool block_make_cross(qkv_params *ps, qkv_block *b)
 {
     qkv_block_params *p = &b->p;
     if (!block_make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", &b->c) ||
-        !(b->cross = block_make_attention(ps, b, true)))
+        !(b->cross = block_make_attention(ps, b, true)) ||
+        !block_make_scale(ps, b, &p->scale_x, "scale_x"))
         return false;
     const qkv_mha_params *m = qkv_mha_parameters(b->cross);
     p->q_weight = m->q_weight;
@@ -121,12 +130,14 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
     qkv_block_params *p = &b->p;
     bool made =
         block_make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
-        block_make_self(ps, b) && (!c->cross || block_make_cross(ps, b)) &&
+        block_make_self(ps, b) && block_make_scale(ps, b, &p->scale1, "scale1") &&
+        (!c->cross || block_make_cross(ps, b)) &&
         block_make_norm(ps, &p->norm2_weight, &p->norm2_bias, name, "norm2", c) &&
         qkv__dense_params(ps, &p->up_weight, &p->up_bias, name, "ff.up",
                           c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
         qkv__dense_params(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width,
-                          c->ff_width, c->ff_bias);
+                          c->ff_width, c->ff_bias) &&
+        block_make_scale(ps, b, &p->scale2, "scale2");
     const size_t up[] = {c->ff_width, c->ff_width};
     made = made && !qkv_param_set_hidden(p->up_weight, c->gated ? 2 : 1, up) &&
            !qkv_param_set_hidden(p->down_weight, 1, &c->width);
@@ -196,27 +207,35 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     return block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
 }
 
+/* A sublayer: its norm's parameters and its factors. */
+typedef struct {
+    qkv_param *weight, *bias, *scale;
+} sublayer;
+
 /* The input of a sublayer: normalised in pre-norm blocks (site: of the dropout of the branch that
  * is still to be added), the stream itself in post-norm ones. */
-static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_param *weight,
-                         qkv_param *bias, uint32_t dropout_id)
+static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, const sublayer *of,
+                         uint32_t dropout_id)
 {
     const qkv_block_config *c = &b->c;
     if (c->post_norm)
         return s->x;
-    return qkv_stream_norm(t, s, c->norm, weight, bias, c->norm_eps, c->dropout, dropout_id);
+    return qkv_stream_norm(t, s, c->norm, of->weight, of->bias, c->norm_eps, c->dropout,
+                           dropout_id);
 }
 
 static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
-                  qkv_tensor *branch, qkv_param *weight, qkv_param *bias, uint32_t dropout_id)
+                  qkv_tensor *branch, const sublayer *of, uint32_t dropout_id)
 {
+    if (of->scale)
+        branch = qkv_mul(t, branch, block_use(t, of->scale));
     if (b->c.drop_path > 0)
         branch = qkv_drop_path(t, branch, b->c.drop_path, dropout_id + PATH, seq->sequences,
                                seq->offsets);
     qkv__spend(t, branch);
     s->branch = branch;
     if (b->c.post_norm && branch)
-        s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout,
+        s->x = qkv_stream_norm(t, s, b->c.norm, of->weight, of->bias, b->c.norm_eps, b->c.dropout,
                                dropout_id);
     return branch && s->x;
 }
@@ -236,6 +255,9 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
                        qkv_block_cache *cache)
 {
     const qkv_block_params *p = &b->p;
+    const sublayer attention = {p->norm1_weight, p->norm1_bias, p->scale1};
+    const sublayer cross = {p->norm_x_weight, p->norm_x_bias, p->scale_x};
+    const sublayer ff = {p->norm2_weight, p->norm2_bias, p->scale2};
     qkv_name_push(t, "%s", b->name);
     uint32_t before = b->dropout_id - DROPOUT_IDS + DROPOUT_ID_FF; /* the branch that the block
                                                                       before left */
@@ -243,26 +265,23 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
         qkv_name_pop(t);
         return false;
     }
-    qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
+    qkv_tensor *x = enter(b, t, s, &attention, before);
     qkv_tensor *y = qkv_mha_forward(b->self, t, x, seq, cache ? cache->self : NULL);
-    bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->dropout_id +
-                      DROPOUT_ID_ATTN);
+    bool fine = leave(b, t, s, seq, y, &attention, b->dropout_id + DROPOUT_ID_ATTN);
     before = b->dropout_id + DROPOUT_ID_ATTN;
     if (fine && b->c.cross) {
-        x = enter(b, t, s, p->norm_x_weight, p->norm_x_bias, before);
+        x = enter(b, t, s, &cross, before);
         y = qkv_mha_forward(b->cross, t, x, seq, cache ? cache->cross : NULL);
-        fine = leave(b, t, s, seq, y, p->norm_x_weight, p->norm_x_bias,
-                     b->dropout_id + DROPOUT_ID_CROSS);
+        fine = leave(b, t, s, seq, y, &cross, b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;
     }
     fine = fine && stream_place(b, t, s, "resid_mid", before);
     if (fine) {
-        x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
+        x = enter(b, t, s, &ff, before);
         if (b->c.norm_stream)
             s->x = x;
         y = qkv_probe(t, "ff.out", feed_forward(b, t, x));
-        fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias,
-                     b->dropout_id + DROPOUT_ID_FF);
+        fine = leave(b, t, s, seq, y, &ff, b->dropout_id + DROPOUT_ID_FF);
     }
     fine = fine && stream_place(b, t, s, "resid_post", b->dropout_id + DROPOUT_ID_FF);
     qkv_name_pop(t);

@@ -58,6 +58,7 @@ void qkv__visit_entry(qkv__visit *v, qkv_state_entry *row, const char *name)
     char full[sizeof v->name + 128];
     snprintf(full, sizeof full, "%s%s", v->name, name);
     row->name = full;
+    row->optional = v->optional;
     v->status = v->fn(v->user, row);
 }
 

@@ -31,6 +31,7 @@ typedef struct {
     void *user;
     qkv_status status;
     char name[256]; /* of the layer, say "h.3."; put before each row's name */
+    bool optional;  /* of the rows that follow */
 } qkv__visit;
 
 /* The row under that name, unless a row failed before. */

@@ -68,6 +68,7 @@ qkv_pixels_options qkv__pixels_options(const qkv_image_format *format)
     o.width = format->width;
     o.channels = format->channels;
     o.fit = format->crop ? QKV_FIT_CROP : QKV_FIT_SQUASH;
+    o.resize = format->resize;
     if (format->resample >= 2 && format->resample <= 4)
         o.filter = filters[format->resample - 2];
     return o;

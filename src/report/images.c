@@ -94,16 +94,32 @@ qkv_status qkv__look_read_image(qkv__looking *l, size_t lead, size_t side)
 
 /* ---- classifiers ----------------------------------------------------------------------------- */
 
+/* Tokens behind the class token: registers, or that of distillation. */
+static qkv_status name_leads(qkv__looking *l, const qkv_patches_config *c)
+{
+    qkv_look_axis *a = &l->out->axes[0];
+    for (size_t i = 1; i < a->lead; i++) {
+        char label[32] = "[DIST]";
+        if (c->registers)
+            (void)snprintf(label, sizeof label, "[REG %zu]", i);
+        qkv_free(l->p->ctx, a->labels[i]);
+        if (!(a->labels[i] = qkv_strdup(l->p->ctx, label)))
+            return QKV_E_MEMORY;
+    }
+    return QKV_OK;
+}
+
 /* CCT's tokens are pixels behind its convolutions; it has no class token. */
 static qkv_status prepare_image_classes(qkv__looking *l)
 {
     const qkv_vit_config *c = qkv_model_config(l->p->model);
-    const qkv_model_type *type = qkv_model_type_of(l->p->model);
-    bool cct = type == qkv_cct_type() || type == qkv_cct_encoder_type();
+    size_t leads = qkv_vit_leads(l->p->model);
+    bool cct = leads == 0;
     size_t side = qkv__image_format_of(l->p->model)->height;
     for (size_t i = 0; cct && i < c->convolutions; i++)
         side = (side + 1) / 2;
-    return qkv__look_read_image(l, !cct, cct ? side : side / c->trunk.patch);
+    qkv_status status = qkv__look_read_image(l, leads, cct ? side : side / c->trunk.patch);
+    return status ? status : name_leads(l, &c->trunk);
 }
 
 static bool look_take_classes(void *user, const qkv_image_labels *found)

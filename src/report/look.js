@@ -140,7 +140,8 @@
             return button;
         });
         if (axis.lead)
-            box.prepend(el("p", {}, axis.labels[0] === "[CLS]" ? "Class token:"
+            box.prepend(el("p", {}, axis.labels[0] === "[CLS]"
+                ? axis.lead > 1 ? "Tokens before the patches:" : "Class token:"
                 : axis.lead > 1 ? "The condition's codes:" : "Before the image:"),
             el("div", {class: "tokens lead"}, ...leads));
         return {box, buttons: [], paint(w, most, hidden) {

@@ -1,4 +1,5 @@
 /* pass.c - one pass of a model over an input, with probes of the caller's. */
+#include "pipeline/changing.h"
 #include "report/looking.h"
 
 static qkv_status pass_run(qkv__looking *l, qkv_pipeline_pass_fn *begin, void *user)

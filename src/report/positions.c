@@ -282,9 +282,9 @@ qkv_status qkv__look_positions(qkv__looking *l)
         return add_rotary(l, &t);
     if (!t.param)
         return patches ? add_nothing(l, &t, "This model adds no positions.") : QKV_OK;
-    if (patches) {
-        t.rows = t.columns = r.side;
-        t.lead = qkv_param_dim(t.param, 0) - r.side * r.side;
+    if (patches) { /* at most 2 tokens before them */
+        t.rows = t.columns = (size_t)sqrt((double)qkv_param_dim(t.param, 0));
+        t.lead = qkv_param_dim(t.param, 0) - t.rows * t.rows;
     }
     qkv_status status = qkv__look_add_table(l, &t);
     t.param = qkv_params_find(ps, "decoder.positions");

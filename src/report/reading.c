@@ -20,6 +20,7 @@ static qkv_image_format square_format(const qkv_model *m, const qkv_patches_conf
     if (qkv_model_image_format(m))
         f = *qkv_model_image_format(m);
     f.height = f.width = c->image;
+    f.resize = 0;
     f.channels = channels;
     return f;
 }
@@ -36,14 +37,14 @@ static void read_by_convolutions(qkv__look_reading *r, const qkv_vit_config *c)
 bool qkv__look_reading_of(qkv__look_reading *out, const qkv_pipeline *p)
 {
     const void *config = qkv_model_config(p->model);
-    const qkv_model_type *type = qkv_model_type_of(p->model);
     const qkv_patches_config *c;
     const char *weight = "patches.weight";
-    bool cct = false, pixelwise = qkv_model_can(p->model, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
+    bool cct = false;
+    bool pixelwise = qkv_model_can(p->model, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
     *out = (qkv__look_reading){.lab = qkv_model_can(p->model, QKV_CAN_COLORIZE)};
     if (qkv_model_can(p->model, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES)) {
         c = &((const qkv_vit_config *)config)->trunk;
-        cct = type == qkv_cct_type() || type == qkv_cct_encoder_type();
+        cct = qkv_vit_leads(p->model) == 0;
         out->embed = qkv_vit_embed;
         out->format = *qkv__image_format_of(p->model);
     } else if (qkv_model_can(p->model, QKV_CAN_RECONSTRUCT)) {

@@ -1,21 +1,43 @@
 /* interpolate.c - a grid of values at another size, as PyTorch's interpolate makes it without
- * aligned corners and without antialiasing. Both axes are linear maps, so each is a product with
- * a small matrix of weights, and its backward pass is the product's. */
+ * aligned corners. Both axes are linear maps, so each is a product with a small matrix of weights,
+ * and its backward pass is the product's. */
 #include <math.h>
 
 #include "tensor/tape.h"
 
-/* Keys' cubic with a = -0.75, at distance d in [0, 2] (Keys 1981, eq. 15). */
-static double interpolate_cubic(double d)
+static const double BICUBIC_A = -0.75, ANTIALIASED_A = -0.5; /* PyTorch's */
+
+/* Keys' cubic at distance d in [0, 2] (Keys 1981, eq. 15). */
+static double interpolate_cubic(double a, double d)
 {
-    const double a = -0.75;
     return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+}
+
+/* The filter is as wide as the step between values where that is more than 1; what would lie beside
+ * them has no weight. */
+static void weigh_antialiased(qkv_real *row, size_t from, size_t to, size_t at)
+{
+    double step = (double)from / (double)to, scale = step > 1 ? step : 1, sum = 0;
+    double place = ((double)at + 0.5) * step - 0.5;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < from; i++) {
+            double d = fabs((double)i - place) / scale;
+            double weight = d < 2 ? interpolate_cubic(ANTIALIASED_A, d) : 0;
+            if (pass)
+                row[i] = (qkv_real)(weight / sum);
+            else
+                sum += weight;
+        }
 }
 
 /* What each of `from` values has in value `at` of `to`: row (from), all zeros so far. */
 static void weigh(qkv_real *row, qkv_interpolation how, size_t from, size_t to, size_t at)
 {
     double place = ((double)at + 0.5) * (double)from / (double)to - 0.5;
+    if (how == QKV_BICUBIC_ANTIALIASED) {
+        weigh_antialiased(row, from, to, at);
+        return;
+    }
     if (how == QKV_BILINEAR && place < 0)
         place = 0;
     double below = floor(place), part = place - below;
@@ -23,8 +45,8 @@ static void weigh(qkv_real *row, qkv_interpolation how, size_t from, size_t to, 
     for (long k = first; k <= last; k++) {
         long i = (long)below + k, end = (long)from - 1; /* what lies beside repeats the border */
         double d = fabs(part - (double)k);
-        row[i < 0 ? 0 : i > end ? end : i] += (qkv_real)(how == QKV_BICUBIC ? interpolate_cubic(d)
-                                                                            : 1 - d);
+        row[i < 0 ? 0 : i > end ? end : i] +=
+            (qkv_real)(how == QKV_BICUBIC ? interpolate_cubic(BICUBIC_A, d) : 1 - d);
     }
 }
 

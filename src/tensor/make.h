@@ -146,6 +146,10 @@ qkv_status qkv__storing_end(qkv__storing *s, qkv_status status);
 void qkv__pack_rows(qkv_weights weights, const qkv_real *x, size_t n, size_t k, int32_t *words,
                     qkv_real *scales, int threads);
 
+/* A parameter that the model's file lacks and that is not saved. */
+void qkv__param_leave_out(qkv_param *p);
+bool qkv__param_left_out(const qkv_param *p);
+
 /* A frozen parameter of ps: copies of rows of the matrix `from`, kept as it is, in as many bits.
  * Each of rows (n > 0) is below from's. NULL on failure, which the context says. */
 qkv_param *qkv__param_rows(qkv_params *ps, const char *name, const qkv_param *from,

@@ -239,6 +239,9 @@ void qkv_params_zero_grad(qkv_params *ps)
 void qkv_param_freeze(qkv_param *p, bool frozen) { p->frozen = frozen; }
 bool qkv_param_frozen(const qkv_param *p) { return p->frozen; }
 
+void qkv__param_leave_out(qkv_param *p) { p->left_out = true; }
+bool qkv__param_left_out(const qkv_param *p) { return p->left_out; }
+
 void qkv_params_freeze(qkv_params *ps, bool frozen)
 {
     for (size_t i = 0; i < ps->count; i++)

@@ -29,6 +29,7 @@ struct qkv_param {
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
+    bool left_out; /* of files */
     bool running; /* forward passes change it */
     bool fixed;   /* see qkv__param_fix */
     qkv__low_rank *terms; /* NULL: none */

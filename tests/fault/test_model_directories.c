@@ -79,8 +79,22 @@ static const config_case gpt2_cases[] = {
     {GPT2(", \"n_ctx\": \"24\""), NULL}, /* n_positions is there */
     {GPT2(", \"activation_function\": \"magic\""), "\"activation_function\""},
     {GPT2(", \"activation_function\": null"), NULL},
-    {GPT2(", \"add_cross_attention\": true"), "\"add_cross_attention\": true is not supported"},
-    {GPT2(", \"add_cross_attention\": 1"), "\"add_cross_attention\""},
+    {GPT2(", \"add_cross_attention\": true"),
+     "field \"add_cross_attention\": true has no place in a gpt2 model here"},
+    {GPT2(", \"add_cross_attention\": 1"), "\"add_cross_attention\": 1 has no place"},
+    {GPT2(", \"magic\": \"x\""), "field \"magic\": \"x\" has no place in a gpt2 model here"},
+    {GPT2(", \"magic\": [1]"), "field \"magic\": an array has no place"},
+    {GPT2(", \"magic\": {\"of\": 1}"), "field \"magic\": an object has no place"},
+    {GPT2(", \"magic\": -0.5"), "field \"magic\": -0.5 has no place"},
+    /* As a file without them, or of no consequence here. */
+    {GPT2(", \"a\": null, \"b\": false, \"c\": 0, \"d\": [], \"e\": {}, \"f\": \"\", "
+          "\"g\": 0.0"), NULL},
+    {GPT2(", \"_name_or_path\": \"x\", \"attn_implementation\": \"eager\", \"summary_x\": 3, "
+          "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true}}, "
+          "\"use_cache\": true, \"torch_dtype\": \"float16\", \"n_ctx\": 9"), NULL},
+    {GPT2(", \"problem_type\": \"single_label_classification\""), NULL},
+    {GPT2(", \"problem_type\": \"regression\""),
+     "\"problem_type\": single_label_classification expected, found \"regression\""},
     {GPT2(", \"resid_pdrop\": 1"), "\"resid_pdrop\""},
     {GPT2(", \"layer_norm_epsilon\": \"x\""), "\"layer_norm_epsilon\""},
     {GPT2(", \"layer_norm_epsilon\": -1"), "\"layer_norm_epsilon\""},
@@ -126,7 +140,12 @@ static const config_case llama_cases[] = {
     {LLAMA(", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8, "
            "\"low_freq_factor\": 4, \"high_freq_factor\": 1}"), "0 < low < high expected"},
     {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}"),
-     "\"rope_parameters.truncate\": false is not supported"},
+     "\"rope_parameters.truncate\": true expected, found false"},
+    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"default\", \"mrope_section\": [1, 2]}"),
+     "\"rope_parameters.mrope_section\": an array has no place in a llama model here"},
+    {LLAMA(", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}"),
+     "\"rope_parameters.partial_rotary_factor\": 1 expected, found 0.5"},
+    {LLAMA(", \"attn_logit_softcapping\": 50.0"), "\"attn_logit_softcapping\": 50 has no place"},
     {LLAMA(", \"rope_parameters\": {\"rope_type\": 1}"), "rope_type"},
     {LLAMA(", \"rope_parameters\": 3"), "\"rope_parameters\": expected an object"},
     {LLAMA(", \"head_dim\": 16777216"), "config.json: describes a model of"},
@@ -152,11 +171,47 @@ static const config_case qwen2_cases[] = {
     {QWEN2(", \"max_window_layers\": -1"), "\"max_window_layers\""},
 };
 
+#define ROBERTA(more) "{\"model_type\": \"roberta\", \"vocab_size\": 61, \"hidden_size\": 24, " \
+                      "\"num_attention_heads\": 3, \"num_hidden_layers\": 2, " \
+                      "\"intermediate_size\": 40, \"max_position_embeddings\": 30, " \
+                      "\"type_vocab_size\": 3, \"pad_token_id\": 3" more "}"
 static const config_case roberta_cases[] = {
+    {ROBERTA(", \"position_embedding_type\": \"absolute\", \"tie_word_embeddings\": true"), NULL},
+    {ROBERTA(", \"position_embedding_type\": \"relative_key\""),
+     "field \"position_embedding_type\": absolute expected, found \"relative_key\""},
+    {ROBERTA(", \"position_embedding_type\": 3"), "\"position_embedding_type\": absolute expected"},
+    {ROBERTA(", \"tie_word_embeddings\": false"),
+     "field \"tie_word_embeddings\": true expected, found false"},
+    {ROBERTA(", \"is_decoder\": true"), "field \"is_decoder\": true has no place in a roberta"},
     {"{\"model_type\": \"roberta\", \"vocab_size\": 61, \"hidden_size\": 24, "
      "\"num_attention_heads\": 3, \"num_hidden_layers\": 2, \"intermediate_size\": 40, "
      "\"max_position_embeddings\": 30, \"type_vocab_size\": 3, \"pad_token_id\": 29}",
      "positions follow the padding token's id: 0 to 28 expected, found 29"},
+};
+
+#define DINOV2(more) "{\"model_type\": \"dinov2\", \"architectures\": [\"Dinov2Model\"], " \
+                     "\"hidden_size\": 24, \"num_hidden_layers\": 2, \"image_size\": 12, " \
+                     "\"num_attention_heads\": 3, \"patch_size\": 4" more "}"
+static const config_case dinov2_cases[] = {
+    {DINOV2(", \"mlp_ratio\": 2"), NULL},
+    {DINOV2(", \"mlp_ratio\": 2.0"), NULL},
+    {DINOV2(", \"mlp_ratio\": 2.5"), "\"mlp_ratio\": expected an integer, found 2.5"},
+    {DINOV2(", \"mlp_ratio\": 0"), "\"mlp_ratio\""},
+    {DINOV2(", \"mlp_ratio\": 16777216"), "config.json: describes a model of"},
+    {DINOV2(", \"mlp_ratio\": 1"), "encoder.layer.0.mlp.fc1.weight"},
+    {DINOV2(", \"mlp_ratio\": 2, \"use_swiglu_ffn\": true"), "mlp.weights_in.weight"},
+    {DINOV2(", \"mlp_ratio\": 2, \"use_swiglu_ffn\": 1"), "\"use_swiglu_ffn\""},
+    {DINOV2(", \"mlp_ratio\": 2, \"use_mask_token\": false"), "mask_token has no place"},
+    {DINOV2(", \"mlp_ratio\": 2, \"layerscale_value\": \"x\""), "\"layerscale_value\""},
+    {DINOV2(", \"mlp_ratio\": 2, \"intermediate_size\": 48"),
+     "\"intermediate_size\": 48 has no place in a dinov2 model here"},
+    {DINOV2(", \"mlp_ratio\": 2, \"num_register_tokens\": 4"), "\"num_register_tokens\": 4 has no"},
+    {DINOV2(", \"mlp_ratio\": 2, \"patch_size\": [4, 4]"), "duplicate"},
+    {"{\"model_type\": \"dinov2_with_registers\", \"num_register_tokens\": 0}",
+     "\"num_register_tokens\""},
+    {"{\"model_type\": \"dinov2\", \"image_size\": [12, 12]}",
+     "\"image_size\": expected an integer, found an array"},
+    {"{\"model_type\": \"deit\", \"pooler_output_size\": -1}", "\"pooler_output_size\""},
 };
 
 static void run_cases(const config_case *cases, size_t count)
@@ -198,6 +253,35 @@ static void test_config(void **state)
     run_cases(qwen2_cases, sizeof qwen2_cases / sizeof *qwen2_cases);
     copy_golden("roberta", "model.safetensors");
     run_cases(roberta_cases, sizeof roberta_cases / sizeof *roberta_cases);
+    copy_golden("dinov2-encoder", "model.safetensors");
+    run_cases(dinov2_cases, sizeof dinov2_cases / sizeof *dinov2_cases);
+}
+
+/* Every field that transformers writes of a family has a place, or is of no consequence, when it
+ * has its default. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    static const char *const types[] = {
+        "bert", "clip", "deit", "dinov2", "dinov2_with_registers", "distilbert", "gpt2", "llama",
+        "marian", "mistral", "phi3", "qwen2", "qwen3", "roberta", "vit", "vit_mae"};
+    const qkv_context_options o = {.threads = 1, .isa = QKV_ISA_ALL, .meta = true};
+    for (size_t i = 0; i < 2 * sizeof types / sizeof *types; i++) {
+        char path[PATH_BYTES];
+        size_t size;
+        qkv_context *meta;
+        qkv_model *m;
+        (void)snprintf(path, sizeof path, QKV_SOURCE_DIR "/tests/golden/configs/%d-%s.json",
+                       i % 2 ? 5 : 4, types[i / 2]);
+        char *text = take_file(path, &size);
+        put_file(in(folder, "config.json"), text, size);
+        free(text);
+        assert_int_equal(qkv_context_create(&meta, &o), QKV_OK);
+        if (qkv_hub_load_config(&m, meta, folder))
+            fail_msg("%s: %s", path, qkv_context_message(meta));
+        qkv_model_destroy(m);
+        qkv_context_destroy(meta);
+    }
 }
 
 /* A list of ids that end a text: all are the model's, and written as they were read. */
@@ -392,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_config, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_defaults, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shards, set_up, tear_down),

@@ -74,6 +74,7 @@ static void test_gradients(void **state)
     static const size sizes[] = {
         {QKV_BILINEAR, 5, 7}, {QKV_BICUBIC, 5, 7}, {QKV_BILINEAR, 2, 3}, {QKV_BICUBIC, 2, 3},
         {QKV_BICUBIC, 3, 6},  {QKV_BILINEAR, 6, 4}, {QKV_BICUBIC, 3, 4},
+        {QKV_BICUBIC_ANTIALIASED, 5, 7}, {QKV_BICUBIC_ANTIALIASED, 2, 3},
     };
     const gradcheck_case cases[] = {
         {.name = "patches", .fn = patches, .inputs = 2,

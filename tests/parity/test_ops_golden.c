@@ -273,7 +273,8 @@ static const qkv_cross_entropy_options paper = {.smoothing = 0.1,
 static const qkv_cross_entropy_options summed = {.reduction = QKV_REDUCE_SUM};
 static const pool_op largest_of = {qkv_max_pool2d}, mean_of = {qkv_avg_pool2d};
 static const grid grids[] = {{QKV_BILINEAR, 5, 7}, {QKV_BILINEAR, 2, 3},
-                             {QKV_BICUBIC, 5, 7}, {QKV_BICUBIC, 2, 3}};
+                             {QKV_BICUBIC, 5, 7}, {QKV_BICUBIC, 2, 3},
+                             {QKV_BICUBIC_ANTIALIASED, 5, 7}, {QKV_BICUBIC_ANTIALIASED, 2, 3}};
 static const qkv_attention_options plain = {0}, causal = {.causal = true}, unscaled = {.scale = 1};
 static const qkv_attention_options short_keys = {.k_lengths = lengths};
 static const qkv_attention_options packed = {.sequences = 3, .q_offsets = q_offsets,
@@ -335,6 +336,8 @@ static const golden_case cases[] = {
     {"interpolate.bilinear2", interpolate, 1, &grids[1]},
     {"interpolate.bicubic5", interpolate, 1, &grids[2]},
     {"interpolate.bicubic2", interpolate, 1, &grids[3]},
+    {"interpolate.antialiased5", interpolate, 1, &grids[4]},
+    {"interpolate.antialiased2", interpolate, 1, &grids[5]},
     {"positions.bilinear", positions, 1, &grids[0]},
     {"positions.bicubic", positions, 1, &grids[2]},
     {"batch_norm", batch_norm, 3, NULL},

@@ -1,5 +1,5 @@
-/* Resizing: the same bytes as Pillow's, for every filter, up and down, of parts; no leaks; what
- * cannot be is refused. */
+/* Resizing: the same bytes as Pillow's, for every filter, up and down, of parts, and as Hugging
+ * Face's processors', which then cut out the middle; no leaks; what cannot be is refused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,6 +10,7 @@
 
 #include "qkv/image_file.h"
 #include "qkv/npy.h"
+#include "qkv/pixels.h"
 #include "qkv/resize.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images/resize"
@@ -20,6 +21,17 @@ static const struct {
     const qkv_box *box;
 } sizes[] = {{16, 16, NULL}, {90, 20, NULL}, {64, 70, &part}, {47, 33, NULL}, {1, 1, NULL}};
 
+static void compare_bytes(const char *path, const qkv_image *made)
+{
+    qkv_array want;
+    assert_int_equal(qkv_npy_load(&want, ctx, path), QKV_OK);
+    assert_int_equal(made->width * made->height * 3, want.count);
+    for (size_t i = 0; i < want.count; i++)
+        if (made->data[i] != (int)want.data[i])
+            fail_msg("%s at %zu: %d, not %d", path, i, made->data[i], (int)want.data[i]);
+    qkv_array_free(&want);
+}
+
 static void test_is_pillows(void **state)
 {
     (void)state;
@@ -29,20 +41,55 @@ static void test_is_pillows(void **state)
     for (int f = 0; f < QKV_RESIZE_FILTERS; f++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             char path[PATH_BYTES];
-            qkv_array want;
             snprintf(path, sizeof path, "%s/%s-%zux%zu.npy", IMAGES, names[f],
                      sizes[s].width, sizes[s].height);
-            assert_int_equal(qkv_npy_load(&want, ctx, path), QKV_OK);
             assert_int_equal(qkv_image_resize(&made, ctx, &source, sizes[s].width, sizes[s].height,
                                               (qkv_resize_filter)f, sizes[s].box), QKV_OK);
-            assert_int_equal(made.width * made.height * 3, want.count);
-            for (size_t i = 0; i < want.count; i++)
-                if (made.data[i] != (int)want.data[i])
-                    fail_msg("%s at %zu: %d, not %d", path, i, made.data[i], (int)want.data[i]);
+            compare_bytes(path, &made);
             qkv_image_free(&made, ctx);
-            qkv_array_free(&want);
         }
     qkv_image_free(&source, ctx);
+}
+
+static void test_is_processors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        qkv_pixels_options o;
+    } cases[] = {
+        {"shorter", {.fit = QKV_FIT_CROP, .resize = 20, .height = 16, .width = 14,
+                     .filter = QKV_RESIZE_BICUBIC}},
+        {"larger", {.fit = QKV_FIT_CROP, .resize = 50, .height = 47, .width = 65,
+                    .filter = QKV_RESIZE_BICUBIC}},
+        {"whole", {.fit = QKV_FIT_CROP, .resize = 17, .height = 17, .width = 17,
+                   .filter = QKV_RESIZE_BILINEAR}},
+        {"squashed", {.fit = QKV_FIT_SQUASH, .resize = 21, .height = 16, .width = 15,
+                      .filter = QKV_RESIZE_BICUBIC}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[PATH_BYTES];
+        qkv_image image;
+        snprintf(path, sizeof path, "%s/processor-%s.npy", IMAGES, cases[i].name);
+        assert_int_equal(qkv_image_read(&image, ctx, IMAGES "/source.png", NULL), QKV_OK);
+        assert_int_equal(qkv_image_fit(&image, ctx, &cases[i].o), QKV_OK);
+        compare_bytes(path, &image);
+        qkv_image_free(&image, ctx);
+    }
+}
+
+/* A side of the crop is longer than what it is cut from. */
+static void test_crop_refused(void **state)
+{
+    (void)state;
+    static const qkv_pixels_options o = {.fit = QKV_FIT_CROP, .resize = 20, .height = 21,
+                                         .width = 20};
+    qkv_image image;
+    assert_int_equal(qkv_image_read(&image, ctx, IMAGES "/source.png", NULL), QKV_OK);
+    assert_int_equal(qkv_image_fit(&image, ctx, &o), QKV_E_ARGUMENT);
+    assert_string_equal(qkv_context_message(ctx), "an image of 47 x 33, resized to 28 x 20, cannot "
+                                                  "be cut to 20 x 21");
+    qkv_image_free(&image, ctx);
 }
 
 static void test_refused(void **state)
@@ -70,7 +117,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_is_pillows),
+        cmocka_unit_test(test_is_pillows), cmocka_unit_test(test_is_processors),
+        cmocka_unit_test(test_crop_refused),
         cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);

@@ -1,4 +1,4 @@
-/* test_generate.c - generating past the window. */
+/* test_generate.c - generating past the window, and in no more memory than that takes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -98,12 +98,42 @@ static void learned_positions_read_the_last_half_again(void **state)
     qkv_model_destroy(m);
 }
 
+/* Keys and values of all positions would be 64 MiB. */
+static void few_tokens_take_little_memory(void **state)
+{
+    fixture *f = *state;
+    /* The second has a table of positions, and so the larger model: peaks rise. */
+    const qkv_model_type *const types[] = {qkv_llama_type(), qkv_gpt2_type()};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        qkv_gpt_config c;
+        qkv_model *m;
+        qkv_ids out = {0};
+        const qkv_generate_options o = {.tokens = 3, .sampling = qkv_sampling_defaults()};
+        qkv_option_defaults(qkv_model_type_config(types[i]), &c);
+        assert_true(qkv_model_type_preset(types[i], "nano", &c));
+        c.vocab = VOCAB;
+        c.positions = 65536;
+        assert_int_equal(qkv_model_create(&m, f->ctx, types[i], &c), QKV_OK);
+        assert_int_equal(qkv_model_init(m, 5), QKV_OK);
+        size_t before = qkv_context_memory(f->ctx).live_bytes;
+        assert_int_equal(qkv_generate(m, prompt, 2, &o, NULL, NULL, &out), QKV_OK);
+        assert_int_equal(out.count, 3);
+        size_t peak = qkv_context_memory(f->ctx).peak_bytes;
+        if (peak > before + (8 << 20))
+            fail_msg("%s: %zu bytes beside the model's", qkv_model_type_name(types[i]),
+                     peak - before);
+        qkv_ids_free(&out, f->ctx);
+        qkv_model_destroy(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rotary_goes_on_with_the_last_window, setup, teardown),
         cmocka_unit_test_setup_teardown(learned_positions_read_the_last_half_again, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(few_tokens_take_little_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

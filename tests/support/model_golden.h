@@ -169,11 +169,17 @@ static double element(const qkv_state_entry *row, const qkv_real *region, size_t
     return (double)region[place];
 }
 
+/* Poolers are not. */
+static bool is_trained(const qkv_state_entry *row)
+{
+    return row->kind == QKV_STATE_PARAM && !qkv_param_frozen(row->param);
+}
+
 static qkv_status compare_gradient(void *user, const qkv_state_entry *row)
 {
     fixture *f = user;
     char golden[128];
-    if (row->kind != QKV_STATE_PARAM)
+    if (!is_trained(row))
         return QKV_OK;
     (void)snprintf(golden, sizeof golden, "grad.%s", row->name);
     const qkv_real *grad = qkv_param_grad(row->param);
@@ -197,7 +203,7 @@ static qkv_status compare_gradient(void *user, const qkv_state_entry *row)
 
 static qkv_status count_rows(void *user, const qkv_state_entry *row)
 {
-    *(size_t *)user += row->kind == QKV_STATE_PARAM;
+    *(size_t *)user += is_trained(row);
     return QKV_OK;
 }
 
@@ -212,14 +218,20 @@ static void compare_gradients(fixture *f)
     assert_int_equal(rows, goldens);
 }
 
-/* A recorded step: logits, loss and, going back from it, every gradient. */
-static inline void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
+/* A recorded step: the outputs of that name, the loss and, going back from it, every gradient. */
+static inline void compare_step_of(fixture *f, const char *name, const qkv_tensor *outputs,
+                                   qkv_tensor *loss)
 {
-    compare_tensor(f, "logits", logits);
+    compare_tensor(f, name, outputs);
     compare_tensor(f, "loss", loss);
     assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
     compare_gradients(f);
     print_message("%s: at worst %.3g of what is allowed\n", f->name, f->worst);
+}
+
+static inline void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
+{
+    compare_step_of(f, "logits", logits, loss);
 }
 
 static void compare_files(qkv_context *ctx, const char *expected, const char *got)

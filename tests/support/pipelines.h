@@ -102,7 +102,7 @@ static inline void save(qkv_model *m, const char *name)
 static inline qkv_pipeline *opened(int kind)
 {
     static const qkv_image_format half = {SIDE, SIDE, 3, true, 2, {0.5, 0.5, 0.5},
-                                          {0.5, 0.5, 0.5}};
+                                          {0.5, 0.5, 0.5}, 0};
     qkv_pipeline *p;
     qkv_model *m = make[kind]();
     if (kind == VIT || kind == SEGMENTER)

@@ -20,7 +20,7 @@ static uint8_t waves(size_t image, size_t k)
 
 static qkv_model *made_model(const qkv_model_type *type)
 {
-    static const qkv_image_format format = {SIDE, SIDE, 1, false, 2, {0.5}, {0.25}};
+    static const qkv_image_format format = {SIDE, SIDE, 1, false, 2, {0.5}, {0.25}, 0};
     qkv_vit_config c;
     qkv_option_defaults(qkv_model_type_config(type), &c);
     assert_true(qkv_model_type_preset(type, "nano", &c));
@@ -164,7 +164,7 @@ static void test_refuses(void **state)
     assert_int_equal(qkv_task_classify_images(&task, m, fewer, NULL, NULL, 0), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "have 2 classes, the model 3"));
     qkv_pixels_close(fewer);
-    static const qkv_image_format colour = {SIDE, SIDE, 3, false, 2, {0}, {1, 1, 1}};
+    static const qkv_image_format colour = {SIDE, SIDE, 3, false, 2, {0}, {1, 1, 1}, 0};
     qkv_model_set_image_format(m, &colour);
     assert_int_equal(qkv_task_classify_images(&task, m, p, NULL, NULL, 0),
                      QKV_E_ARGUMENT);

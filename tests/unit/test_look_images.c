@@ -454,13 +454,47 @@ static void memory_gives_out(void **state)
     }
 }
 
+/* Tokens before the patches have names, and are no part of the grid. */
+static void leads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *folder;
+        size_t count;
+        const char *last;
+    } cases[] = {{"deit", 2, "[DIST]"}, {"deit-encoder", 2, "[DIST]"}, {"dinov2", 1, "[CLS]"},
+                 {"dinov2-registers", 4, "[REG 3]"}, {"dinov2-registers-encoder", 3, "[REG 2]"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[PATH_BYTES];
+        qkv_pipeline *p;
+        qkv_image image;
+        qkv_look l;
+        (void)snprintf(path, sizeof path, QKV_SOURCE_DIR "/tests/golden/models/%s",
+                       cases[i].folder);
+        if (qkv_pipeline_open(&p, ctx, path))
+            fail_msg("%s", qkv_context_message(ctx));
+        draw(&image, 24, 16, 3);
+        look_at(p, &image, NULL, &l);
+        const qkv_look_axis *a = &l.axes[0];
+        assert_int_equal(a->lead, cases[i].count);
+        assert_int_equal(a->count, cases[i].count + a->rows * a->columns);
+        assert_int_equal(a->rows, 3);
+        assert_string_equal(a->labels[a->lead - 1], cases[i].last);
+        assert_string_equal(a->labels[a->lead], "0,0");
+        assert_non_null(qkv_look_panel_of(&l, "positions"));
+        drop(&image);
+        qkv_look_free(&l);
+        qkv_pipeline_close(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(components), cmocka_unit_test(best), cmocka_unit_test(input_as_read),
         cmocka_unit_test(exciting), cmocka_unit_test(nearest), cmocka_unit_test(positions),
         cmocka_unit_test(source), cmocka_unit_test(truth), cmocka_unit_test(hints),
-        cmocka_unit_test(masked_errors), cmocka_unit_test(refused),
+        cmocka_unit_test(masked_errors), cmocka_unit_test(refused), cmocka_unit_test(leads),
         cmocka_unit_test(memory_gives_out)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -81,7 +81,7 @@ static qkv_pipeline *make_image_encoder(void)
 static qkv_pipeline *make_clip(void)
 {
     static const qkv_image_format half = {SIDE, SIDE, 3, true, 2, {0.5, 0.5, 0.5},
-                                          {0.5, 0.5, 0.5}};
+                                          {0.5, 0.5, 0.5}, 0};
     qkv_clip_config c;
     qkv_model *m;
     qkv_pipeline *p;

@@ -335,12 +335,85 @@ static int setup_one(void **state)
     return qkv_context_create(&ctx, &o);
 }
 
+/* ---- dropout of the head for classes -------------------------------------------------------- */
+
+enum { WIDE = 32, ROWS = 64 };
+
+/* Logits (ROWS, WIDE) of rows of ones, by a head whose layers hand on what they get: dense and
+ * output are identities. */
+static void drop_in_head(const qkv_model_type *type, qkv_real *out)
+{
+    qkv_bert_config c;
+    qkv_model *m;
+    qkv_tape *t;
+    const size_t shape[] = {1, ROWS, WIDE}, rows = ROWS;
+    int32_t at[ROWS];
+    qkv_option_defaults(qkv_model_type_config(type), &c);
+    c.vocab = 40;
+    c.width = c.ff_width = c.classes = WIDE;
+    c.layers = 1;
+    c.heads = 2;
+    c.dropout = c.attention_dropout = 0;
+    c.classifier_dropout = 0.5;
+    check(qkv_model_create(&m, ctx, type, &c));
+    check(qkv_tape_create(&t, ctx));
+    for (size_t i = 0; i < 2; i++) {
+        qkv_param *p = qkv_params_find(qkv_model_params(m), i ? "head.weight" : "dense.weight");
+        assert_int_equal(qkv_param_count(p), WIDE * WIDE);
+        for (size_t k = 0; k < WIDE; k++)
+            qkv_param_data(p)[k * WIDE + k] = 1;
+        qkv_param_touch(p);
+    }
+    qkv_tape_mode(t, true, true);
+    qkv_tape_randomness(t, &(qkv_randomness){.seed = 3, .step = 7});
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 3, shape);
+    for (size_t i = 0; i < ROWS * WIDE; i++)
+        qkv_tensor_fill(x)[i] = 1;
+    for (int32_t i = 0; i < ROWS; i++)
+        at[i] = i;
+    qkv_tensor *ids = qkv_tensor_ids(t, at, 1, &rows);
+    const qkv_real *y = qkv_data(t, qkv_bert_class_logits(m, t, x, ids));
+    assert_non_null(y);
+    memcpy(out, y, ROWS * WIDE * sizeof *out);
+    qkv_tape_destroy(t);
+    qkv_model_destroy(m);
+}
+
+/* BERT's drops what tanh gives; RoBERTa's its input too, with a mask of its own, so that 1/4 is
+ * left; DistilBERT's ReLU is between no other dropouts than BERT's tanh is. */
+static void test_head_dropout(void **state)
+{
+    (void)state;
+    const struct {
+        const qkv_model_type *type;
+        double left, value;
+    } cases[] = {{qkv_bert_classifier_type(), 0.5, 2 * tanh(1)},
+                 {qkv_roberta_classifier_type(), 0.25, 2 * tanh(2)},
+                 {qkv_distilbert_classifier_type(), 0.5, 2}};
+    qkv_real y[ROWS * WIDE];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t left = 0;
+        drop_in_head(cases[i].type, y);
+        for (size_t k = 0; k < ROWS * WIDE; k++) {
+            left += y[k] != 0;
+            if (y[k] != 0 && !(fabs((double)y[k] - cases[i].value) < 1e-5))
+                fail_msg("%s: %g, not %g", qkv_model_type_name(cases[i].type), (double)y[k],
+                         cases[i].value);
+        }
+        double share = (double)left / (ROWS * WIDE);
+        if (!(fabs(share - cases[i].left) < 0.05))
+            fail_msg("%s: %g are left, not %g", qkv_model_type_name(cases[i].type), share,
+                     cases[i].left);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masking),  cmocka_unit_test(test_dropping),
         cmocka_unit_test(test_packed),   cmocka_unit_test(test_mlm),
         cmocka_unit_test(test_classify), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_head_dropout),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup_one, teardown);
 }

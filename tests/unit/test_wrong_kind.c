@@ -119,6 +119,8 @@ enum {
     T(qkv_series_class_logits, KINDS_OF, (m, t, &a.batch))                                         \
     T(qkv_vit_hidden, TRUNK, (m, t, NULL))                                                         \
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
+    Z(qkv_vit_leads, TRUNK, (m))                                                                   \
+    P(qkv_vit_with_head, TRUNK, (m, true))                                                         \
     T(qkv_clip_texts, CLIP, (m, t, NULL, 0, NULL))                                                 \
     T(qkv_clip_images, CLIP, (m, t, NULL))                                                         \
     T(qkv_clip_embed, CLIP, (m, t, NULL))                                                          \

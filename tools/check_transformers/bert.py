@@ -8,7 +8,10 @@ import shutil
 import numpy as np
 import torch
 from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreTraining,
-                          BertForSequenceClassification, BertTokenizerFast)
+                          BertForSequenceClassification, BertModel, BertTokenizerFast,
+                          DistilBertConfig, DistilBertForMaskedLM,
+                          DistilBertForSequenceClassification, DistilBertModel, RobertaConfig,
+                          RobertaForMaskedLM, RobertaForSequenceClassification, RobertaModel)
 
 from .evaluate import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids, convert,
                     empty_folder, open_model, varied, write)
@@ -252,3 +255,65 @@ def old_files(qkv, scratch, rng):
         ids = torch.tensor(np.arange(30)[None])
         check_close("logits of the model before", masked(ids).logits,
                     model(ids).prediction_logits)
+
+
+# ---- RoBERTa, DistilBERT, MiniLM  ---------------------------------------------
+
+ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1,
+           "layer_norm_eps": 1e-5}
+MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
+KIN = [
+    ("RoBERTa-base masked", RobertaForMaskedLM, RobertaConfig(**ROBERTA)),
+    ("RoBERTa-base classifier", RobertaForSequenceClassification,
+     RobertaConfig(**ROBERTA, **LABELS)),
+    ("RoBERTa-base encoder", RobertaModel, RobertaConfig(**ROBERTA)),
+    ("DistilBERT-base masked", DistilBertForMaskedLM, DistilBertConfig()),
+    ("DistilBERT-base classifier", DistilBertForSequenceClassification,
+     DistilBertConfig(**LABELS)),
+    ("DistilBERT-base encoder", DistilBertModel, DistilBertConfig()),
+    ("MiniLM-L6", BertModel, BertConfig(**MINILM)),
+    ("MiniLM-L6 without a pooler", lambda c: BertModel(c, add_pooling_layer=False),
+     BertConfig(**MINILM)),
+]
+
+
+def check_kin(qkv, folder, model, rng):
+    """Logits, or states of an encoder, of a padded batch without the padding token's id in texts,
+    which RoBERTa gives no position of its own."""
+    c, length, lengths = model.config, 200, [200, 13, 150]
+    ids = torch.tensor([[rng.randrange(10, c.vocab_size) for _ in range(length)]
+                        for _ in lengths])
+    mask = torch.arange(length)[None] < torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        found = model(input_ids=ids.masked_fill(~mask, c.pad_token_id), attention_mask=mask.long())
+    with Tape(qkv.library, folder) as t:
+        hidden = t.call("qkv_bert_hidden", ctypes.byref(BertInput(
+            t.ids(ids), None, 0, None, t.lengths(lengths))))
+        if "logits" not in found:
+            expected = found.last_hidden_state[mask]
+            got = t.read(hidden, *found.last_hidden_state.shape)[mask]
+        elif found.logits.ndim == 2:
+            expected = found.logits
+            rows = t.ids([i * length for i in range(len(lengths))])
+            got = t.read(t.call("qkv_bert_class_logits", hidden, rows), *expected.shape)
+        else:
+            expected = found.logits[mask]
+            rows = t.ids(mask.flatten().nonzero()[:, 0].tolist())
+            got = t.read(t.call("qkv_bert_word_logits", hidden, rows), *expected.shape)
+    check_close(f"{tuple(expected.shape)} of a padded batch", got, expected)
+
+
+def kin(qkv, _, scratch):
+    rng = random.Random(7)
+    for name, maker, config in KIN:
+        torch.manual_seed(7)
+        folder = empty_folder(scratch, "made")
+        model = maker(config).eval()
+        for p in model.parameters():
+            if p.ndim == 1:
+                p.data += 0.1 * torch.randn_like(p)
+        print(f"bert-kin: {name}, {sum(p.numel() for p in model.parameters()):,} parameters")
+        model.save_pretrained(folder)
+        check_kin(qkv, folder, model, rng)
+        out = convert(qkv, folder, scratch, "f32", 0, torch.float32)
+        check_kin(qkv, out, type(model).from_pretrained(out).eval(), rng)

@@ -86,8 +86,8 @@ POINTERS = ("qkv_context_message", "qkv_tensor_ids", "qkv_lm_hidden", "qkv_lm_lo
             "qkv_bert_hidden", "qkv_bert_word_logits", "qkv_bert_class_logits",
             "qkv_marian_encode", "qkv_marian_decode", "qkv_marian_logits", "qkv_data",
             "qkv_tensor_from", "qkv_mae_encode", "qkv_mae_decode", "qkv_mae_patches",
-            "qkv_mae_loss", "qkv_vit_logits", "qkv_vqgan_encode", "qkv_vqgan_decode",
-            "qkv_perceptual_distance")
+            "qkv_mae_loss", "qkv_vit_logits", "qkv_vit_vectors", "qkv_vqgan_encode",
+            "qkv_vqgan_decode", "qkv_perceptual_distance")
 
 
 def int32s(numbers):

@@ -47,8 +47,9 @@ def check_greedy(qkv, folder, model, tokenizer, prompt, tokens, penalty=1.0, ngr
     check("greedy text", made["text"] == text, f"{made['text'][:40]!r}")
 
 
-def check_loss(qkv, folder, model, ids, path, length):
-    total = 0.0
+def check_loss(qkv, folder, model, ids, path):
+    """In windows of as many tokens as the model has positions."""
+    total, length = 0.0, model.config.max_position_embeddings
     for at in range(0, len(ids) - 1, length):
         window = torch.tensor(ids[at:at + length + 1])
         with torch.no_grad():
@@ -72,7 +73,7 @@ def evaluate(qkv, folder, lines, text, length, scratch, tokens=40):
     check_logits(qkv, folder, model, ids[:length])
     check_greedy(qkv, folder, model, tokenizer, text[:20], tokens)
     check_greedy(qkv, folder, model, tokenizer, text[:20], tokens, 1.4, 2)
-    check_loss(qkv, folder, model, ids, write(scratch, "text.txt", text), length)
+    check_loss(qkv, folder, model, ids, write(scratch, "text.txt", text))
 
 
 # ---- trained here  ---------------------------------------------

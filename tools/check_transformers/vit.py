@@ -6,26 +6,36 @@ import shutil
 import numpy as np
 import torch
 from PIL import Image
-from transformers import ViTConfig, ViTForImageClassification
+from transformers import (DeiTConfig, DeiTForImageClassification,
+                          DeiTForImageClassificationWithTeacher, DeiTModel, Dinov2Config,
+                          Dinov2ForImageClassification, Dinov2Model, Dinov2WithRegistersConfig,
+                          Dinov2WithRegistersForImageClassification, Dinov2WithRegistersModel,
+                          ViTConfig, ViTForImageClassification, ViTModel)
 
 from .evaluate import (Tape, check_close, check_prepared, convert, empty_folder, open_model,
                        tensors_of)
 
 
-def qkv_logits(qkv, folder, pixels, classes):
+def qkv_outputs(qkv, folder, pixels, function, columns):
     """Of images (B, C, H, W)."""
     with Tape(qkv.library, folder) as t:
         x = t.reals(pixels.permute(0, 2, 3, 1))
-        return t.read(t.call("qkv_vit_logits", x), len(pixels), classes)
+        return t.read(t.call(function, x), len(pixels), columns)
 
 
-def check_logits(qkv, folder, model):
+def check_outputs(qkv, folder, model, height=0, width=0):
+    """Logits, or the vectors of an encoder."""
     c = model.config
-    pixels = torch.randn(2, c.num_channels, c.image_size, c.image_size)
+    pixels = torch.randn(2, c.num_channels, height or c.image_size, width or c.image_size)
+    more = {} if not height or c.model_type.startswith("dinov2") else {
+        "interpolate_pos_encoding": True}
     with torch.no_grad():
-        expected = model(pixel_values=pixels).logits
-    check_close(f"logits {tuple(expected.shape)}",
-                qkv_logits(qkv, folder, pixels, expected.shape[1]), expected)
+        found = model(pixel_values=pixels, **more)
+    encoder = not hasattr(found, "logits")
+    expected = found.last_hidden_state[:, 0] if encoder else found.logits
+    name = "vectors" if encoder else "logits"
+    got = qkv_outputs(qkv, folder, pixels, f"qkv_vit_{name}", expected.shape[1])
+    check_close(f"{name} {tuple(expected.shape)} of {tuple(pixels.shape[2:])}", got, expected)
 
 
 # ---- trained here  ---------------------------------------------
@@ -70,7 +80,7 @@ def trained(qkv, _, scratch):
         qkv.run("train", "classify", "--data", path, "--type", "vit", "--out", folder, "--model",
                 "nano", "--steps", 10, *flags)
         model = open_model(ViTForImageClassification, folder)
-        check_logits(qkv, folder, model)
+        check_outputs(qkv, folder, model)
         check_probabilities(qkv, folder, model, scratch, data[0])
         if channels == 3: # its processors read no grey ones
             check_prepared(folder, 16)
@@ -80,24 +90,44 @@ def trained(qkv, _, scratch):
 
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
          "intermediate_size": 80, "image_size": 32, "patch_size": 4}
+NAMES = {"id2label": {0: "cat", 1: "dog", 2: "owl"}}
+DINOV2 = {k: v for k, v in SMALL.items() if k != "intermediate_size"} | {"layerscale_value": 0.5}
+# Name, architecture, configuration, sides of images of another shape.
 MADE = [
-    ("small", SMALL | {"id2label": {0: "cat", 1: "dog", 2: "owl"}}),
-    ("grey, gelu_new", SMALL | {"num_channels": 1, "hidden_act": "gelu_new", "qkv_bias": False,
-                                "layer_norm_eps": 1e-6}),
-    ("ViT-B/16", {"num_labels": 1000}),
+    ("small", ViTForImageClassification, ViTConfig(**SMALL, **NAMES), (20, 44)),
+    ("grey, gelu_new", ViTForImageClassification, ViTConfig(
+        **SMALL, num_channels=1, hidden_act="gelu_new", qkv_bias=False, layer_norm_eps=1e-6),
+     (20, 44)),
+    ("encoder", ViTModel, ViTConfig(**SMALL, pooler_output_size=20), (20, 44)),
+    ("DeiT, small", DeiTForImageClassification, DeiTConfig(**SMALL, **NAMES), (20, 44)),
+    ("DeiT encoder", DeiTModel, DeiTConfig(**SMALL, qkv_bias=False), (20, 44)),
+    ("DINOv2, small", Dinov2ForImageClassification, Dinov2Config(**DINOV2, **NAMES), (20, 44)),
+    ("DINOv2, gated", Dinov2ForImageClassification, Dinov2Config(
+        **DINOV2, use_swiglu_ffn=True, mlp_ratio=3, use_mask_token=False), (20, 44)),
+    ("registers, gated", Dinov2WithRegistersForImageClassification, Dinov2WithRegistersConfig(
+        **DINOV2, use_swiglu_ffn=True, num_register_tokens=3), (44, 20)),
+    ("registers, encoder", Dinov2WithRegistersModel, Dinov2WithRegistersConfig(
+        **DINOV2, num_channels=1, qkv_bias=False), (44, 20)),
+    ("ViT-B/16", ViTForImageClassification, ViTConfig(num_labels=1000), (160, 256)),
+    ("DeiT-base, distilled", DeiTForImageClassificationWithTeacher, DeiTConfig(num_labels=1000),
+     (384, 384)),
+    ("DINOv2-base", Dinov2Model, Dinov2Config(image_size=518), (224, 224)),
+    ("DINOv2-base with registers", Dinov2WithRegistersForImageClassification,
+     Dinov2WithRegistersConfig(image_size=518, patch_size=14, num_labels=1000), (224, 224)),
 ]
 
 
 def made(qkv, _, scratch):
-    for name, fields in MADE:
-        print(f"vit-made: {name}")
+    for name, maker, config, shape in MADE:
         torch.manual_seed(7)
         folder = empty_folder(scratch, "made")
-        model = ViTForImageClassification(ViTConfig(**fields)).eval()
-        for p in model.parameters(): # biases and norms at their first values would hide mistakes
-            if p.ndim == 1:
+        model = maker(config).eval()
+        print(f"vit-made: {name}, {sum(p.numel() for p in model.parameters()):,} parameters")
+        for tensor, p in model.named_parameters(): # first values would hide mistakes
+            if p.ndim == 1 or "token" in tensor:
                 p.data += 0.1 * torch.randn(p.shape)
         model.save_pretrained(folder)
-        check_logits(qkv, folder, model)
+        check_outputs(qkv, folder, model)
+        check_outputs(qkv, folder, model, *shape)
         out = convert(qkv, folder, scratch, "f32", 0, torch.float32, tensors_of(folder))
-        check_logits(qkv, out, open_model(ViTForImageClassification, out))
+        check_outputs(qkv, out, open_model(maker, out))

@@ -275,4 +275,9 @@ for name, after in ("group_norm", torch.clone), ("group_norm.silu", F.silu):
 case("upsample", lambda x: last(F.interpolate(first(x), scale_factor=2.0)), rand(2, 3, 2, 3))
 case("activate.leaky_relu", lambda x: F.leaky_relu(x, 0.2), rand(5, 7))
 
+for size in (5, 7), (2, 3):
+    case(f"interpolate.antialiased{size[0]}", lambda x: last(F.interpolate(
+        first(x), size=size, mode="bicubic", align_corners=False, antialias=True)),
+         rand(2, 3, 4, 2))
+
 save_file({k: v.contiguous() for k, v in out.items()}, "tests/golden/ops.safetensors")
