@@ -4,6 +4,7 @@
 #define QKV_HUB_H
 
 #include <qkv/adapter.h>
+#include <qkv/chat.h>
 #include <qkv/model.h>
 #include <qkv/safetensors.h>
 #include <qkv/tokenizer.h>
@@ -78,8 +79,10 @@ qkv_status qkv_hub_add_adapter(qkv_adapter **out, qkv_model *m, const char *dir)
  * that is no adapter's. */
 qkv_status qkv_hub_base(char **out, qkv_context *ctx, const char *dir);
 
-/* qkv_tokenizer_load; an adapter's directory without a tokenizer has its base's. */
+/* qkv_tokenizer_load and qkv_chat_template_open; an adapter's directory without a tokenizer or a
+ * template has its base's. */
 qkv_status qkv_hub_load_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
+qkv_status qkv_hub_load_chat_template(qkv_chat_template **out, qkv_context *ctx, const char *dir);
 
 /* ---- files of other libraries: timm, facebookresearch/mae, taming-transformers, VGG16 ---- */
 

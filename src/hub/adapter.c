@@ -116,6 +116,19 @@ qkv_status qkv_hub_load_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const c
     return status;
 }
 
+qkv_status qkv_hub_load_chat_template(qkv_chat_template **out, qkv_context *ctx, const char *dir)
+{
+    char *base = NULL;
+    qkv_status status = qkv_chat_template_open(out, ctx, dir);
+    if (status != QKV_E_IO || !qkv__hub_is_adapter(dir))
+        return status;
+    status = qkv_hub_base(&base, ctx, dir);
+    if (!status)
+        status = qkv_chat_template_open(out, ctx, base);
+    qkv_free(ctx, base);
+    return status;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 typedef struct {

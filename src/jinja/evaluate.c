@@ -17,7 +17,7 @@ static value evaluate_name(run *r, const node *n)
     return row ? qkv__jinja_bound(r, row, qkv__j_none()) : qkv__j_undefined(n->name);
 }
 
-static void add_named(run *r, qkv__jinja_arguments *out, value name, value v)
+static void jinja_add_named(run *r, qkv__jinja_arguments *out, value name, value v)
 {
     if (name.kind != QKV__J_STRING)
         (void)qkv__jinja_error(r, "%s cannot name an argument", qkv__jinja_kind_name(name));
@@ -40,7 +40,7 @@ static void spread_arguments(run *r, const node *n, qkv__jinja_list *items,
     }
     const qkv__jinja_list *list = n->named ? NULL : qkv__jinja_iterate(r, v);
     for (size_t i = 0; n->named && i < v.dict->count && !r->status; i++)
-        add_named(r, out, v.dict->keys[i], v.dict->values[i]);
+        jinja_add_named(r, out, v.dict->keys[i], v.dict->values[i]);
     for (size_t i = 0; list && i < list->count; i++)
         (void)qkv__jinja_push(&r->pool, items, list->items[i]);
 }
@@ -54,7 +54,7 @@ static bool evaluate_arguments(run *r, const node *list, qkv__jinja_arguments *o
         if (n->kind == QKV__N_SPREAD)
             spread_arguments(r, n, &items, out);
         else if (n->kind == QKV__N_KEYWORD)
-            add_named(r, out, qkv__j_str(n->name.data, n->name.len),
+            jinja_add_named(r, out, qkv__j_str(n->name.data, n->name.len),
                       qkv__jinja_evaluate(r, n->a));
         else
             (void)qkv__jinja_push(&r->pool, &items, qkv__jinja_evaluate(r, n));

@@ -20,7 +20,7 @@ qkv_status qkv__conversations_open(qkv__conversations *c, const qkv__run *r)
     if (c->chat_template)
         return qkv_chat_template_load(&c->template, r->ctx, c->chat_template, r->o.init);
     if (r->o.init)
-        return qkv_chat_template_open(&c->template, r->ctx, r->o.init);
+        return qkv_hub_load_chat_template(&c->template, r->ctx, r->o.init);
     return qkv_fail(r->ctx, QKV_E_ARGUMENT, "--conversations: --chat-template or --init expected, "
                     "found none");
 }

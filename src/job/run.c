@@ -272,6 +272,21 @@ qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* The chat template of --init goes with the model, unless the run has one of its own; one that is
+ * not understood does not matter here. */
+static qkv_status keep_template(const qkv__run *r)
+{
+    qkv_chat_template *t = NULL;
+    if (!r->o.init || qkv_file_exists(qkv__run_path(r, "chat_template.jinja").text))
+        return QKV_OK;
+    qkv_status status = qkv_hub_load_chat_template(&t, r->ctx, r->o.init);
+    if (!t)
+        return status == QKV_E_MEMORY ? status : QKV_OK;
+    status = qkv_chat_template_save(t, r->o.out);
+    qkv_chat_template_close(t);
+    return status;
+}
+
 /* Nothing is written before all that can be checked without writing is. */
 static qkv_status prepare_run(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
 {
@@ -286,6 +301,8 @@ static qkv_status prepare_run(qkv__run *r, const qkv__job_kind *kind, qkv__run_d
         status = kind->write(r);
     if (!status && r->tokenizer)
         status = qkv_tokenizer_save(r->tokenizer, r->o.out);
+    if (!status && r->tokenizer)
+        status = keep_template(r);
     return status ? status : qkv_hub_save(r->model, r->o.out, NULL);
 }
 

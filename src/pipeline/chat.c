@@ -69,14 +69,14 @@ static qkv_status add_message(qkv_chat *c, const char *role, const char *text, s
     return QKV_OK;
 }
 
-static const char *role_of(const json_t *messages, size_t i)
+static const char *speaker_of(const json_t *messages, size_t i)
 {
     return json_string_value(json_object_get(json_array_get(messages, i), "role"));
 }
 
 static bool talk_has_role(const json_t *messages, size_t i, const char *role)
 {
-    const char *found = role_of(messages, i);
+    const char *found = speaker_of(messages, i);
     return found && strcmp(found, role) == 0;
 }
 
@@ -368,7 +368,7 @@ static qkv_status chat_set_up(qkv_chat *c)
     const qkv_chat_options *o = &c->o;
     qkv_status status = o->chat_template
         ? qkv_chat_template_load(&c->template, c->ctx, o->chat_template, c->p->dir)
-        : qkv_chat_template_open(&c->template, c->ctx, c->p->dir);
+        : qkv_hub_load_chat_template(&c->template, c->ctx, c->p->dir);
     if (!status && o->system && !(c->system = qkv_strdup(c->ctx, o->system)))
         status = QKV_E_MEMORY;
     if (!status)

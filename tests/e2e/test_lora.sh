@@ -9,16 +9,20 @@ cd "$out" || exit 1
 say() { echo "lora: $*"; failed=1; }
 cat "$QKV_SOURCE"/docs/*.md | head -c 40000 >text
 cat "$QKV_SOURCE"/src/train/*.c | head -c 20000 >other
+cat "$QKV_SOURCE"/tools/*.py | head -c 20000 >third
 small="--model nano --length 16 --batch 4 --threads 1 --quiet"
 # shellcheck disable=SC2086
 qkv() { "$QKV" "$@" 2>errors || say "$*: $(cat errors)"; }
 
 # shellcheck disable=SC2086
 qkv train lm --data text --vocab 300 --steps 40 $small --out base
+echo "{{ messages[0].content }}" >base/chat_template.jinja
 common="train lm --data other --init base --lora r=4,dropout=0.1 --steps 60 --batch 4 --length 16 \
     --save-every 1 --eval-every 20 --ema 0.9 --threads 1 --quiet"
 # shellcheck disable=SC2086
 qkv $common --out straight
+cmp base/chat_template.jinja straight/chat_template.jinja || say "the chat template was not kept"
+[ "$(qkv chat straight --message ab --show-text)" ] || say "no chat with an adapter"
 [ -f straight/model.safetensors ] && say "frozen weights were saved"
 grep -q '"base_model_name_or_path": "/.*/base"' straight/adapter_config.json ||
     say "the model beneath is not named: $(cat straight/adapter_config.json)"
@@ -76,14 +80,14 @@ for weights in bf16 int8 int4; do
         --steps 8 --batch 4 --length 16 --threads 1 --quiet --out $weights
     near "$(loss $weights --weights $weights)" "$plain" && say "$weights: nothing was learnt"
 done
-qkv train lm --data other --init straight --steps 5 --batch 4 --length 16 --threads 1 --quiet \
+qkv train lm --data third --init straight --steps 40 --batch 4 --length 16 --threads 1 --quiet \
     --out on
 [ -f on/adapter_model.safetensors ] || say "an adapter that is trained on is none"
 cmp -s on/adapter_model.safetensors straight/adapter_model.safetensors && say "it learnt nothing"
 
 # A classifier's new head is trained whole, and saved with the adapter.
 printf '%s\n' "good	a fine film" "bad	a poor film" "good	fine work" "bad	poor work" >some
-for i in 1 2 3 4; do cat some; done >labels.tsv
+cat some some some some >labels.tsv
 # shellcheck disable=SC2086
 qkv train mlm --data text --vocab 300 --steps 4 $small --out words
 qkv train classify --data labels.tsv --init words --lora r=2 --steps 60 --batch 8 --threads 1 \
