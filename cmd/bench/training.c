@@ -126,7 +126,7 @@ void bench_training_title(const bench_training *b, char *out, size_t size)
     (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s%s", b->name,
                    b->batch, b->length, b->network->what, b->dropout,
                    b->recompute ? ", recomputing" : "",
-                   qkv_model_adapter_count(b->model) ? ", an adapter" : "");
+                   b->model && qkv_model_adapter_count(b->model) ? ", an adapter" : "");
 }
 
 qkv_status bench_training_step(bench_training *b)

@@ -34,7 +34,15 @@ static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *d
 qkv_status qkv_hub_load_config_with(qkv_model **out, qkv_context *ctx, const char *dir,
                                     qkv_strings changes)
 {
-    return read_settings(out, ctx, dir, changes, false);
+    qkv_status status = read_settings(out, ctx, dir, changes, false);
+    bool has_weights = qkv_file_exists(qkv_path_in(dir, "model.safetensors").text);
+    if (!status && has_weights) /* which say what is left out */
+        status = qkv__hub_visit_lacking(*out, dir, NULL, NULL, NULL);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)

@@ -47,7 +47,8 @@ qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
 /* Values are stored as they come (qkv_params_store); of a failure they mean nothing. partial: rows
  * that dir lacks stay as they are. */
 qkv_status qkv__hub_read_stored(qkv_model *m, const char *dir, qkv_weights weights, bool partial);
-/* Calls fn for each row of the model that dir lacks; *count, unless NULL: how many. */
+/* Calls fn, unless it is NULL, for each row of the model that dir lacks; *count, unless NULL: how
+ * many. Optional rows that it lacks are left out, as reading it would do. */
 qkv_status qkv__hub_visit_lacking(qkv_model *m, const char *dir, qkv_state_entry_fn *fn,
                                   void *user, size_t *count);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);

@@ -284,11 +284,15 @@ static qkv_status visit_lacking(void *user, const qkv_state_entry *row)
 {
     lacking *x = user;
     qkv__fewer_tensors packed;
-    if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED || row->optional ||
+    if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED ||
         weights_find(&x->l, row->name) || find_packed(&x->l, row->name, &packed))
         return QKV_OK;
+    if (row->optional) {
+        qkv__param_leave_out(row->param);
+        return QKV_OK;
+    }
     x->count++;
-    return x->fn(x->user, row);
+    return x->fn ? x->fn(x->user, row) : QKV_OK;
 }
 
 qkv_status qkv__hub_visit_lacking(qkv_model *m, const char *dir, qkv_state_entry_fn *fn,

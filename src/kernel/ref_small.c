@@ -93,24 +93,40 @@ static void ref_small_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qk
     qkv__arena_release(e->scratch, mark);
 }
 
-/* `numbers` numbers of each of the first `rows` rows of a group, those of one line, turned:
- * y (numbers, rows; row stride ldy). scale: of the rows' integers there. */
-static void widen_line(qkv_real *y, size_t ldy, const unsigned char *line, qkv_k_small_type type,
-                       const qkv_real *scale, size_t rows, size_t numbers)
+/* A line's numbers, turned: out (numbers, QKV_K_PACKED). scale: of the rows' integers there. */
+static void widen_bf16(qkv_real out[][QKV_K_PACKED], const unsigned char *line,
+                       const qkv_real *scale)
 {
-    for (size_t i = 0; i < numbers; i++)
-        for (size_t j = 0; j < rows; j++) {
-            uint32_t word;
-            memcpy(&word, line + 4 * j, sizeof word);
-            if (type == QKV_K_BF16)
-                y[i * ldy + j] = (qkv_real)qkv__bf16_number((uint16_t)(word >> 16 * i));
-            else if (type == QKV_K_INT8)
-                y[i * ldy + j] = scale[j] * (qkv_real)((int)(word >> 8 * i & 255) - 128);
-            else
-                y[i * ldy + j] =
-                    scale[j] * (qkv_real)((int)(word >> (8 * (i % 4) + i / 4 * 4) & 15) - 8);
+    (void)scale;
+    for (size_t j = 0; j < QKV_K_PACKED; j++) {
+        uint32_t pair;
+        memcpy(&pair, line + 4 * j, sizeof pair);
+        out[0][j] = (qkv_real)qkv__bf16_number((uint16_t)pair);
+        out[1][j] = (qkv_real)qkv__bf16_number((uint16_t)(pair >> 16));
+    }
+}
+
+static void widen_int8(qkv_real out[][QKV_K_PACKED], const unsigned char *line,
+                       const qkv_real *scale)
+{
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < QKV_K_PACKED; j++)
+            out[i][j] = scale[j] * (qkv_real)((int)line[4 * j + i] - 128);
+}
+
+static void widen_int4(qkv_real out[][QKV_K_PACKED], const unsigned char *line,
+                       const qkv_real *scale)
+{
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < QKV_K_PACKED; j++) {
+            out[i][j] = scale[j] * (qkv_real)((int)(line[4 * j + i] & 15) - 8);
+            out[i + 4][j] = scale[j] * (qkv_real)((int)(line[4 * j + i] >> 4) - 8);
         }
 }
+
+static void (*const widen_lines[])(qkv_real[][QKV_K_PACKED], const unsigned char *,
+                                   const qkv_real *) = {
+    [QKV_K_BF16] = widen_bf16, [QKV_K_INT8] = widen_int8, [QKV_K_INT4] = widen_int4};
 
 /* Rows first .. first+rows-1 of w, of one group, turned. */
 static void widen_group(qkv_real *y, size_t ldy, const qkv_k_small *w, size_t first, size_t rows)
@@ -119,12 +135,14 @@ static void widen_group(qkv_real *y, size_t ldy, const qkv_k_small *w, size_t fi
     const size_t block = w->type == QKV_K_INT4 ? QKV_K_INT4_BLOCK : w->k;
     const unsigned char *line = (const unsigned char *)w->words +
                                 first / QKV_K_PACKED * qkv__small_group_bytes(w);
-    qkv_real scale[QKV_K_PACKED] = {0};
+    qkv_real scale[QKV_K_PACKED] = {0}, out[8][QKV_K_PACKED];
     for (size_t p = 0; p < w->k; p += numbers, line += QKV__SMALL_LINE) {
         size_t left = w->k - p;
         for (size_t j = 0; j < rows && w->type != QKV_K_BF16 && p % block == 0; j++)
             scale[j] = (qkv_real)qkv__small_scale(w, first + j, p);
-        widen_line(y + p * ldy, ldy, line, w->type, scale, rows, left < numbers ? left : numbers);
+        widen_lines[w->type](out, line, scale);
+        for (size_t i = 0; i < numbers && i < left; i++)
+            memcpy(y + (p + i) * ldy, out[i], rows * sizeof *y);
     }
 }
 
