@@ -6,8 +6,8 @@
 Trains a small model of each kind with qkv and hands its directory to every tool that is installed:
 CTranslate2's converter, optimum with ONNX Runtime, TransformerLens. Greedy continuations are
 compared id by id, translations as text, probabilities of classes and logits as numbers. What a
-tool refuses is printed with its reason. Transformers, sentence-transformers, PEFT and llama.cpp have
-scripts of their own: check-transformers.py, check-peft.py, check-gguf.py."""
+tool refuses is printed with its reason. Transformers, sentence-transformers, PEFT and llama.cpp
+have scripts of their own: check-transformers.py, check-peft.py, check-gguf.py."""
 
 import argparse
 import importlib
@@ -79,7 +79,7 @@ def same_start(a, b):
     return 0.0 if n and a[:n] == b[:n] else 1.0
 
 
-# ---- tools: each returns how far its answer is from qkv's, or None where it does not do the kind --
+# ---- tools: how far the answer is from qkv's; None where a tool does not do the kind ----
 
 
 def ctranslate2(qkv, kind, folder):
@@ -95,7 +95,8 @@ def ctranslate2(qkv, kind, folder):
         source = words.convert_ids_to_tokens(words.encode(PROMPT))
         result = tool.Translator(out).translate_batch([source], beam_size=1)
         ids = words.convert_tokens_to_ids(result[0].hypotheses[0])
-        return same_start(words.decode(ids, skip_special_tokens=True), qkv.translation(kind, PROMPT))
+        return same_start(words.decode(ids, skip_special_tokens=True),
+                          qkv.translation(kind, PROMPT))
     words = tokenizer_of(folder)
     prompt = words.convert_ids_to_tokens(words.encode(PROMPT, add_special_tokens=False))
     result = tool.Generator(out).generate_batch([prompt], max_length=TOKENS, sampling_topk=1,

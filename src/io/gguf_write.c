@@ -18,16 +18,16 @@ void qkv__gguf_fields_init(qkv__gguf_fields *f, qkv_context *ctx)
 
 void qkv__gguf_fields_free(qkv__gguf_fields *f) { qkv_str_free(&f->bytes); }
 
-static void add(qkv_str *s, const void *data, size_t bytes) { qkv_str_add(s, data, bytes); }
+static void gguf_append(qkv_str *s, const void *data, size_t bytes) { qkv_str_add(s, data, bytes); }
 
-static void add_u32(qkv_str *s, uint32_t value) { add(s, &value, sizeof value); }
+static void add_u32(qkv_str *s, uint32_t value) { gguf_append(s, &value, sizeof value); }
 
-static void add_u64(qkv_str *s, uint64_t value) { add(s, &value, sizeof value); }
+static void add_u64(qkv_str *s, uint64_t value) { gguf_append(s, &value, sizeof value); }
 
 static void gguf_add_text(qkv_str *s, const char *text, size_t len)
 {
     add_u64(s, len);
-    add(s, text, len);
+    gguf_append(s, text, len);
 }
 
 static void put_key(qkv__gguf_fields *f, const char *key, qkv__gguf_kind kind)
@@ -46,14 +46,14 @@ void qkv__gguf_put_u32(qkv__gguf_fields *f, const char *key, uint32_t value)
 void qkv__gguf_put_f32(qkv__gguf_fields *f, const char *key, float value)
 {
     put_key(f, key, QKV__GGUF_F32);
-    add(&f->bytes, &value, sizeof value);
+    gguf_append(&f->bytes, &value, sizeof value);
 }
 
 void qkv__gguf_put_bool(qkv__gguf_fields *f, const char *key, bool value)
 {
     const uint8_t byte = value;
     put_key(f, key, QKV__GGUF_BOOL);
-    add(&f->bytes, &byte, 1);
+    gguf_append(&f->bytes, &byte, 1);
 }
 
 void qkv__gguf_put_string(qkv__gguf_fields *f, const char *key, const char *text)
@@ -71,12 +71,12 @@ void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind ki
 
 void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value)
 {
-    add(&f->bytes, &value, sizeof value);
+    gguf_append(&f->bytes, &value, sizeof value);
 }
 
 void qkv__gguf_item_f32(qkv__gguf_fields *f, float value)
 {
-    add(&f->bytes, &value, sizeof value);
+    gguf_append(&f->bytes, &value, sizeof value);
 }
 
 void qkv__gguf_item_string(qkv__gguf_fields *f, const char *text, size_t len)
@@ -131,7 +131,7 @@ static qkv_status gguf_put_header(gguf_saver *s, const qkv__gguf_fields *fields,
     add_u32(&h, VERSION);
     add_u64(&h, count);
     add_u64(&h, fields->count);
-    add(&h, fields->bytes.data ? fields->bytes.data : "", fields->bytes.len);
+    gguf_append(&h, fields->bytes.data ? fields->bytes.data : "", fields->bytes.len);
     for (size_t i = 0; i < count; i++) {
         const qkv__gguf_entry *e = &entries[i];
         gguf_add_text(&h, e->name, strlen(e->name));
