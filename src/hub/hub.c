@@ -57,6 +57,16 @@ static qkv_status hub_read_values(qkv_model *m, const char *dir, qkv_weights wei
                                     : qkv__hub_read_stored(m, dir, weights, false);
 }
 
+static bool is_stored(qkv_model *m)
+{
+    const qkv_params *ps = qkv_model_params(m);
+    size_t i = 0;
+    while (i < qkv_params_count(ps) && qkv_param_weights(qkv_params_at(ps, i)) == QKV_WEIGHTS_F32)
+        i++;
+    return i < qkv_params_count(ps);
+}
+
+/* Frozen weights in fewer bits were read when they were stored, and stay. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
 {
     if (!qkv__hub_is_adapter(dir))
@@ -64,7 +74,8 @@ qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
     if (qkv_model_adapter_count(m) != 1)
         return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "%s holds an adapter: a model with "
                         "that one expected, found %zu", dir, qkv_model_adapter_count(m));
-    return qkv__hub_read_adapter(qkv_model_adapter(m, 0), dir);
+    return is_stored(m) ? qkv__hub_read_adapter(qkv_model_adapter(m, 0), dir)
+                        : qkv__hub_read_adapted(m, dir, QKV_WEIGHTS_F32);
 }
 
 qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)

@@ -157,6 +157,10 @@ static void test_saved_again(void **state)
         qkv_model_destroy(f.model);
         assert_int_equal(qkv_hub_load(&f.model, f.ctx, is), QKV_OK);
         compare_now(&f, "saved again");
+        qkv_model_destroy(f.model); /* and in two steps, the model beneath included */
+        assert_int_equal(qkv_hub_load_config(&f.model, f.ctx, is), QKV_OK);
+        assert_int_equal(qkv_hub_load_weights(f.model, is), QKV_OK);
+        compare_now(&f, "in two steps");
         close_fixture(&f);
     }
 }
