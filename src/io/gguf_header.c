@@ -19,22 +19,24 @@ static qkv_status gguf_bad(const qkv__gguf *g, const char *what)
 
 static size_t gguf_left(const qkv__gguf *g) { return g->map.size - g->at; }
 
+/* The next n bytes. */
+static qkv_status gguf_take(qkv__gguf *g, void *out, size_t n, const char *what)
+{
+    if (gguf_left(g) < n)
+        return gguf_bad(g, what);
+    memcpy(out, g->map.data + g->at, n);
+    g->at += n;
+    return QKV_OK;
+}
+
 static qkv_status take_u32(qkv__gguf *g, uint32_t *out, const char *what)
 {
-    if (gguf_left(g) < sizeof *out)
-        return gguf_bad(g, what);
-    memcpy(out, g->map.data + g->at, sizeof *out);
-    g->at += sizeof *out;
-    return QKV_OK;
+    return gguf_take(g, out, sizeof *out, what);
 }
 
 static qkv_status take_u64(qkv__gguf *g, uint64_t *out, const char *what)
 {
-    if (gguf_left(g) < sizeof *out)
-        return gguf_bad(g, what);
-    memcpy(out, g->map.data + g->at, sizeof *out);
-    g->at += sizeof *out;
-    return QKV_OK;
+    return gguf_take(g, out, sizeof *out, what);
 }
 
 /* A key or a tensor's name, ended by a 0. */
