@@ -122,6 +122,7 @@ typedef struct {
     double dropout;       /* below 0: the network's own */
     qkv_optimizer_kind optimizer;
     bool recompute;       /* blocks, in the backward pass */
+    const char *lora;     /* train this adapter (qkv_lora_parse); NULL: the model itself */
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
 extern const char *const bench_dtypes[];        /* QKV_PRODUCTS_*: names and help of --dtype */
@@ -155,7 +156,7 @@ struct bench_training {
     char name[48];        /* for people */
     size_t batch, length; /* sequences, and tokens in each; images, and the pixels of a side */
     double dropout;
-    bool recompute;
+    bool recompute, adapts; /* its blocks; an adapter is trained */
     size_t vocab;
     qkv_model *model;
     qkv_tape *tape;
@@ -172,11 +173,11 @@ struct bench_training {
     qkv_micro_batch part; /* all of the batch */
 };
 
-/* Makes model and data; bench_training_free is due after a failure too. */
+/* Makes model and data, both zero; with an adapter the model is drawn, since it may be kept in
+ * fewer bits from then on. bench_training_free is due after a failure too. */
 qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step);
 /* The same with a tape and an optimiser, for steps. */
-qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step,
-                                 const char *lora);
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
 void bench_training_free(bench_training *b);
 /* Random parameters, ids and pixels. */
 qkv_status bench_training_fill(bench_training *b, uint64_t seed);

@@ -9,15 +9,12 @@ enum { WARM_UPS = 2, LENGTH = 256 /* at most, as a part of `qkv bench` */ };
 typedef struct {
     bench_step step; /* first: bench_step_table fills it */
     size_t steps;
-    const char *lora; /* NULL: the model itself is trained */
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
     {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
      .help = "steps timed, after two that are not"},
-    {.flag = "lora", .type = QKV_OPT_STRING, FIELD(lora), .value = "r=8,..",
-     .help = "train an adapter of the frozen model, as `qkv train lm --lora` has it"},
 };
 static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows, 0};
 
@@ -32,8 +29,7 @@ static qkv_status train_prepare(void *user)
 {
     job *j = user;
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step,
-                                              j->s.lora);
+    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
     if (!status)
         status = bench_training_fill(&j->training, j->c->common.seed);
     return status;

@@ -36,6 +36,8 @@ static const qkv_option rows[] = {
      .initial = "adamw", .help = "rule that turns gradients into updates"},
     {.flag = "recompute", .type = QKV_OPT_BOOL, FIELD(recompute),
      .help = "compute each block again in the backward pass instead of keeping its activations"},
+    {.flag = "lora", .type = QKV_OPT_STRING, FIELD(lora), .value = "r=8,..",
+     .help = "train an adapter of the frozen model, as `qkv train lm --lora` has it"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -47,23 +49,6 @@ static const bench_network *training_find(const char *name)
     return n;
 }
 
-qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step)
-{
-    const bench_network *network = training_find(step->model);
-    *b = (bench_training){.ctx = ctx, .network = network,
-                          .batch = step->batch ? step->batch : network->batch,
-                          .length = step->length ? step->length : network->length,
-                          .dropout = step->dropout < 0 ? network->dropout : step->dropout,
-                          .recompute = step->recompute};
-    qkv_status status = network->create(b, step);
-    if (status)
-        return status;
-    b->id_count = network->ids(b);
-    b->ids = qkv_calloc(ctx, b->id_count + 1, sizeof *b->ids);
-    return b->ids ? QKV_OK : QKV_E_MEMORY;
-}
-
-/* The adapter, on a model whose parameters are drawn before they are stored in fewer bits. */
 static qkv_status adapt(bench_training *b, const char *lora)
 {
     qkv_lora_config c;
@@ -78,13 +63,28 @@ static qkv_status adapt(bench_training *b, const char *lora)
     return status;
 }
 
-qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step,
-                                 const char *lora)
+qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step)
+{
+    const bench_network *network = training_find(step->model);
+    *b = (bench_training){.ctx = ctx, .network = network,
+                          .batch = step->batch ? step->batch : network->batch,
+                          .length = step->length ? step->length : network->length,
+                          .dropout = step->dropout < 0 ? network->dropout : step->dropout,
+                          .recompute = step->recompute, .adapts = step->lora != NULL};
+    qkv_status status = network->create(b, step);
+    if (!status && step->lora)
+        status = adapt(b, step->lora);
+    if (status)
+        return status;
+    b->id_count = network->ids(b);
+    b->ids = qkv_calloc(ctx, b->id_count + 1, sizeof *b->ids);
+    return b->ids ? QKV_OK : QKV_E_MEMORY;
+}
+
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
     qkv_optimizer_options o = qkv_optimizer_defaults(step->optimizer);
     qkv_status status = bench_training_make(b, ctx, step);
-    if (!status && lora)
-        status = adapt(b, lora);
     if (!status)
         status = qkv_tape_create(&b->tape, ctx);
     if (!status)
@@ -116,9 +116,7 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
     for (size_t i = 0; i < b->pixel_count; i++)
         b->pixels[i] = (qkv_real)(2 * qkv_rng_uniform(&r) - 1);
     qkv_status status = b->lpips ? qkv_model_init(b->lpips, seed) : QKV_OK;
-    if (status || qkv_model_adapter_count(b->model))
-        return status;
-    return qkv_model_init(b->model, seed);
+    return status || b->adapts ? status : qkv_model_init(b->model, seed);
 }
 
 void bench_training_title(const bench_training *b, char *out, size_t size)
@@ -126,7 +124,7 @@ void bench_training_title(const bench_training *b, char *out, size_t size)
     (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g%s%s", b->name,
                    b->batch, b->length, b->network->what, b->dropout,
                    b->recompute ? ", recomputing" : "",
-                   b->model && qkv_model_adapter_count(b->model) ? ", an adapter" : "");
+                   b->adapts ? ", an adapter" : "");
 }
 
 qkv_status bench_training_step(bench_training *b)

@@ -41,8 +41,8 @@ train 1 lm --data ../text --tokenizer char $nano --length 16 $run --optimizer mu
 # shellcheck disable=SC2086
 train 1 vqgan --images $bars $coder --set n_embed=32 --disc-start 0 --perceptual-steps 2 $run \
     --out passes
-(cd one && find . -name model.safetensors -o -name 'capture-*.safetensors') >made
-[ "$(wc -l <made)" -ge 24 ] || fail "only $(wc -l <made) files to compare"
+(cd one && find . -name '*model.safetensors' -o -name 'capture-*.safetensors') >made
+[ "$(wc -l <made)" -ge 25 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do
     for n in two four; do
         cmp "one/$file" "$n/$file" || fail "$n ranks: $file differs"

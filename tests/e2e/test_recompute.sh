@@ -28,8 +28,8 @@ done
 # shellcheck disable=SC2086
 train 2 lm --data ../text --tokenizer char $nano $gpt --length 16 $run --dtype bf16 \
     --capture-step 2 --out bf16
-(cd keep && find . -name model.safetensors -o -name 'capture-*.safetensors') >made
-[ "$(wc -l <made)" -ge 42 ] || fail "only $(wc -l <made) files to compare"
+(cd keep && find . -name '*model.safetensors' -o -name 'capture-*.safetensors') >made
+[ "$(wc -l <made)" -ge 44 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do
     cmp "keep/$file" "again/$file" || fail "$file differs"
 done <made

@@ -60,7 +60,8 @@ refused() {
     "$QKV" scale --model nano --batch 2 --length 16 "$@" >"$out/said" 2>"$out/err"
     found=$?
     [ $found -eq "$code" ] || { echo "scale $*: exit code $found, not $code"; failed=1; }
-    [ "$(wc -l <"$out/err")" -eq 1 ] || { echo "scale $*: no one line"; cat "$out/err"; failed=1; }
+    [ "$(grep -c '^qkv: ' "$out/err")" -eq 1 ] ||
+        { echo "scale $*: no one sentence"; cat "$out/err"; failed=1; }
     grep -qF -- "$sentence" "$out/err" || { echo "scale $*: $(cat "$out/err")"; failed=1; }
 }
 for rate in 10 Gbit -1Gbit 0Gbit 1Tbit 10Gbits nanGbit; do

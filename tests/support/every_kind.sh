@@ -38,6 +38,7 @@ train_every_kind() {
     train $n lm --data ../text --tokenizer char $nano $gpt --length 16 $run --out gpt$n
     train $n lm --data ../text --tokenizer char $nano --layout llama \
         --set attention_dropout=0.1 --set resid_pdrop=0.1 --length 16 $run --out llama$n
+    train $n lm --data ../text --init gpt$n --lora r=4,dropout=0.1 --length 16 $run --out lora$n
     train $n mlm --data ../text $words $bert $run --out bert$n
     train $n classify --data ../labelled.tsv --init bert$n --rdrop 1 $run --out texts$n
     train $n embed --source ../en --target ../de $words $run --init bert$n --out vectors$n
