@@ -267,7 +267,7 @@ qkv__fill_fn qkv__kernels_ref_small;     /* small, small_many, widen, embed_smal
     qkv__kernels_elementwise_##isa, qkv__kernels_rows_##isa, qkv__kernels_channels_##isa,       \
         qkv__kernels_group_norm_##isa, qkv__kernels_softmax_##isa, qkv__kernels_attention_##isa, \
         qkv__kernels_gemv_##isa, qkv__kernels_packed_##isa, qkv__kernels_pool_##isa,            \
-        qkv__kernels_update_##isa
+        qkv__kernels_update_##isa, qkv__kernels_widen_##isa
 qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neon);
 /* conv* where Winograd's algorithm serves, over what serves the rest. */
 qkv__fill_fn qkv__kernels_winograd_avx2, qkv__kernels_winograd_avx512, qkv__kernels_winograd_neon;

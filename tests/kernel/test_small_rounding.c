@@ -1,6 +1,8 @@
 /* test_small_rounding.c - weights in fewer bits: rounding, layout and widening. */
 #include "small_weights.h"
 
+#include "isas.h"
+
 /* Each number is as near as its type allows: half a step of its row in 8 bits, 2^-8 of itself in
  * bf16; 4 bits may cut the largest of a block off. */
 static void test_rounding(void **state)
@@ -107,7 +109,7 @@ static void test_extremes(void **state)
         }
 }
 
-static void check_widening(fixture *f, qkv_k_small_type type, size_t k)
+static void check_widening(fixture *f, const qkv_kernels *kernels, qkv_k_small_type type, size_t k)
 {
     enum { N = 53, LD = 60 };
     float *w = random_array(f, N * k), row[70];
@@ -117,7 +119,7 @@ static void check_widening(fixture *f, qkv_k_small_type type, size_t k)
             unsigned char *all = guarded(k * LD * sizeof(float));
             float *y = (float *)(void *)(all + GUARD);
             qkv_exec e = {.threads = 2, .scratch = f->scratch};
-            qkv__kernels(QKV_ISA_REFERENCE)->widen(&e, y, LD, &r.w, first, n);
+            kernels->widen(&e, y, LD, &r.w, first, n);
             for (size_t j = 0; j < n; j++) {
                 qkv__small_reals(&r.w, first + j, row);
                 for (size_t p = 0; p < k; p++)
@@ -136,7 +138,9 @@ static void test_widening(void **state)
 {
     for (size_t t = 0; t < TYPES; t++)
         for (size_t k = 1; k < 70; k += 17)
-            check_widening(*state, types[t], k);
+            for (size_t s = 0; s < ISAS; s++)
+                if (machine_has(isa_list[s]))
+                    check_widening(*state, qkv__kernels(isa_list[s]), types[t], k);
 }
 
 /* Rows in any order, some twice: bits and scales are those of the row taken, and what fills up the
