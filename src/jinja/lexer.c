@@ -79,13 +79,14 @@ static qkv_status lexer_text(lexer *l, size_t end, char sign, bool lstrip)
 {
     qkv__jinja_str text = {l->s + l->at, end - l->at};
     if (sign == '-') {
-        text = qkv__jinja_strip(text, NULL, false, true);
+        text = qkv__jinja_strip(&l->t->pool, text, NULL, false, true);
     } else if (sign != '+' && lstrip) {
         size_t start = text.len;
         while (start > 0 && text.data[start - 1] != '\n')
             start--;
         qkv__jinja_str last = {text.data + start, text.len - start};
-        if ((start > 0 || l->line_starting) && !qkv__jinja_strip(last, NULL, true, false).len)
+        last = qkv__jinja_strip(&l->t->pool, last, NULL, true, false);
+        if ((start > 0 || l->line_starting) && !last.len)
             text.len = start;
     }
     qkv_status status = text.len ? lexer_add(l, QKV__T_TEXT, text.data, text.len) : QKV_OK;

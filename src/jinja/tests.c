@@ -31,10 +31,9 @@ typedef qkv__jinja_arguments arguments;
 
 static bool same_case(run *r, value v, qkv__jinja_case *change)
 {
-    qkv__jinja_str s = qkv__jinja_string(r, v);
-    return qkv__jinja_same(qkv__jinja_change_case(r, s, change).s, s) &&
-           !qkv__jinja_same(qkv__jinja_change_case(r, s, qkv__jinja_lower).s,
-                            qkv__jinja_change_case(r, s, qkv__jinja_upper).s);
+    return qkv__jinja_same(qkv__jinja_change_case(r, v, change).s, qkv__jinja_string(r, v)) &&
+           !qkv__jinja_same(qkv__jinja_change_case(r, v, qkv__jinja_lower).s,
+                            qkv__jinja_change_case(r, v, qkv__jinja_upper).s);
 }
 
 TEST(defined, v.kind != QKV__J_UNDEFINED)

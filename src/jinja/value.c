@@ -1,59 +1,7 @@
-/* value.c - the pool, lists, dicts, and what Python finds true, equal, or smaller. */
+/* value.c - lists, dicts, and what Python finds true, equal, or smaller. */
 #include "jinja/value.h"
 
 #include <string.h>
-
-enum { BLOCK = 1 << 16, PLACE = 16 }; /* bytes: of a block, and what allocations are rounded to */
-
-/* ---- pool ------------------------------------------------------------------------------------ */
-
-qkv_status qkv__jinja_pool_open(qkv__jinja_pool *p, qkv_context *ctx, size_t limit, size_t most)
-{
-    *p = (qkv__jinja_pool){.limit = limit, .most = most};
-    return qkv__arena_create(&p->arena, ctx, "template");
-}
-
-void qkv__jinja_pool_close(qkv__jinja_pool *p)
-{
-    qkv__arena_destroy(p->arena);
-    *p = (qkv__jinja_pool){0};
-}
-
-void *qkv__jinja_alloc(qkv__jinja_pool *p, size_t bytes)
-{
-    if (p->full || bytes > p->limit - p->used) {
-        p->full = true;
-        return NULL;
-    }
-    size_t need = (bytes / PLACE + 1) * PLACE;
-    p->used = need < p->limit - p->used ? p->used + need : p->limit;
-    if (need > p->left) {
-        size_t block = need > BLOCK / 4 ? need : BLOCK;
-        char *data = qkv__arena_alloc(p->arena, block);
-        if (!data) {
-            p->full = true;
-            return NULL;
-        }
-        if (block == need)
-            return memset(data, 0, need);
-        p->at = data;
-        p->left = block;
-    }
-    void *out = memset(p->at, 0, need);
-    p->at += need;
-    p->left -= need;
-    return out;
-}
-
-bool qkv__jinja_work(qkv__jinja_pool *p, size_t steps)
-{
-    if (p->full || steps > p->most - p->work) {
-        p->full = true;
-        return false;
-    }
-    p->work += steps;
-    return true;
-}
 
 /* Room for one more of elements that begin to fill an array. */
 static void *pool_grow(qkv__jinja_pool *p, void *old, size_t count, size_t capacity, size_t size)
@@ -232,7 +180,7 @@ bool qkv__jinja_equal(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value b
     case QKV__J_UNDEFINED:
     case QKV__J_NONE: return true;
     case QKV__J_STRING:
-        return qkv__jinja_work(p, a.s.len / 64) && qkv__jinja_same(a.s, b.s);
+        return a.s.len == b.s.len && qkv__jinja_work(p, a.s.len / 16) && qkv__jinja_same(a.s, b.s);
     case QKV__J_LIST: return lists_equal(p, a.list, b.list, depth);
     case QKV__J_DICT: return dicts_equal(p, a.dict, b.dict, depth);
     default: return a.dict == b.dict; /* the same object */
@@ -243,6 +191,7 @@ bool qkv__jinja_compare(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value
                          int *out)
 {
     *out = 0;
+    (void)qkv__jinja_work(p, 1);
     if (qkv__jinja_number(a) && qkv__jinja_number(b)) {
         if (a.kind != QKV__J_REAL && b.kind != QKV__J_REAL)
             *out = (a.i > b.i) - (a.i < b.i);
@@ -252,7 +201,7 @@ bool qkv__jinja_compare(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value
         return true;
     }
     if (a.kind == QKV__J_STRING && b.kind == QKV__J_STRING) {
-        *out = qkv__jinja_order(a.s, b.s);
+        *out = qkv__jinja_order(p, a.s, b.s);
         return true;
     }
     if (a.kind != QKV__J_LIST || b.kind != QKV__J_LIST || a.list->kind != b.list->kind ||

@@ -30,6 +30,9 @@ goes_on 200 straight stopped train lm --conversations talks.jsonl --chat-templat
 # Held-out answers, which are the same as in training, are known.
 "$QKV" eval straight --json >answer 2>notes || fail "eval: $(cat notes)"
 above "$(field accuracy answer)" 0.9 || fail "accuracy: $(cat answer)"
+tail -16 talks.jsonl >held.jsonl # the tenth that training held out
+"$QKV" eval straight --file held.jsonl --json >again 2>notes || fail "eval: $(cat notes)"
+cmp -s answer again || fail "a file of conversations: $(cat again), held out: $(cat answer)"
 
 ask() { "$QKV" chat straight --greedy --threads 1 "$@" 2>notes || fail "chat $*: $(cat notes)"; }
 
@@ -84,6 +87,11 @@ refused 1 'broken.jsonl: line 1: not JSON' chat straight --file broken.jsonl
 refused 1 'nowhere.jsonl' chat straight --file nowhere.jsonl
 refused 2 'one of them expected' chat straight --file one.jsonl --message x
 refused 2 '--file expected' chat straight --show-text
+refused 1 'broken.jsonl: line 1: not JSON' eval straight --file broken.jsonl
+refused 1 'questions.jsonl: a conversation with an answer within the first' \
+    eval straight --file questions.jsonl
+printf '\377' >latin
+refused 1 'a message of valid UTF-8 expected' chat straight --system "$(cat latin)" --message x
 refused 1 'broken.jsonl: line 1: not JSON' train lm --conversations broken.jsonl \
     --chat-template chatml --valid-last 0 --steps 1 --out bad
 refused 1 '--chat-template or --init expected' train lm --conversations talks.jsonl --steps 1 \
