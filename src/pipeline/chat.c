@@ -93,12 +93,14 @@ static size_t remove_oldest(json_t *messages)
     return next - first;
 }
 
-/* The ids of the conversation, from which the oldest turns are removed until there is room. */
+/* The ids of the conversation. Where there is no room for an answer, the oldest turns are removed
+ * until a quarter is free, so that the next answers begin with the tokens of this one. */
 static qkv_status chat_prompt(qkv_chat *c, qkv_ids *ids)
 {
     size_t positions = qkv_lm_positions(c->p->model), removed = 0;
     size_t room = c->o.tokens < positions / 4 ? c->o.tokens : positions / 4 + 1;
-    for (;;) {
+    const size_t most = positions - room;
+    for (size_t wanted = most;; wanted = most - most / 4) {
         qkv_text text = {0};
         ids->count = 0;
         qkv_status status = qkv__chat_render(c->template, c->p->dir, c->talk, true, &text, NULL);
@@ -107,17 +109,20 @@ static qkv_status chat_prompt(qkv_chat *c, qkv_ids *ids)
         qkv_text_free(&text, c->ctx);
         if (status)
             return status;
-        if (ids->count + room <= positions)
+        if (ids->count <= wanted)
             break;
         size_t more = remove_oldest(talk_messages(c->talk));
+        if (!more && ids->count <= most)
+            break;
         if (!more)
             return qkv_fail(c->ctx, QKV_E_ARGUMENT, "the message has %zu tokens with what the "
                             "template adds: at most %zu expected, the positions of %s less %zu for "
-                            "an answer", ids->count, positions - room, c->p->dir, room);
+                            "an answer", ids->count, most, c->p->dir, room);
         removed += more;
     }
     if (removed)
-        qkv__note(c->ctx, "the oldest %zu messages no longer fit and are left out", removed);
+        qkv__note(c->ctx, "the conversation no longer fits: its oldest %zu messages are left out",
+                  removed);
     return QKV_OK;
 }
 

@@ -67,6 +67,23 @@ for i in 1 2 3 4 1; do echo "Number $i?"; done | ask >answer
 grep -q "no longer fit" notes || fail "a long talk: $(cat notes)"
 refused 1 'at most' chat straight --message "$(printf 'Number%.0s ' $(seq 99))"
 
+# A person on a terminal: blank lines say nothing, \ continues a message, commands are told apart
+# from messages, a cut answer is said to be. (A bare chroot has no terminals to make.)
+typed() {
+    printf '%b' "$1" | script -qec "'$QKV' chat straight --greedy --threads 1 $2" /dev/null |
+        tr -d '\r' >shown
+}
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+    typed 'Number 3?\n  \n/help\n/reset\nNumber 2?\n' ""
+    grep -q '> It is blue\.$' shown || fail "typed: $(cat shown)"
+    grep -q '/help is no command: /reset forgets' shown || fail "/help: $(cat shown)"
+    [ "$(grep -c '> It is ' shown)" -eq 2 ] || fail "blank lines: $(cat shown)"
+    [ "$(tail -c 1 shown)" = "" ] || fail "Ctrl-D leaves a line begun: $(cat shown)"
+    typed 'Number \\\n1?\n/quit\n' "--tokens 3"
+    grep -q '> | It $' shown || fail "a message of two lines: $(cat shown)"
+    [ "$(grep -c 'the answer is cut after 3 tokens' shown)" -eq 1 ] || fail "cut: $(cat shown)"
+fi
+
 # A tuned model keeps the template that it began with.
 # shellcheck disable=SC2086
 "$QKV" train lm --conversations talks.jsonl --init straight --steps 2 --batch 2 --threads 1 \

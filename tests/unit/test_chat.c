@@ -330,22 +330,22 @@ static bool count_notes(void *user, const qkv_event *event)
 
 static void test_too_long(void **state)
 {
-    qkv_pipeline *p = make_talker(160);
+    qkv_pipeline *p = make_talker(640);
     qkv_chat *c;
     qkv_chat_options o = qkv_chat_defaults();
-    char text[400];
+    char text[700];
     (void)state;
     o.chat_template = "chatml";
     o.system = "sys";
     o.tokens = 4;
     check(qkv_chat_open(&c, p, &o));
     qkv_context_on_event(ctx, count_notes, NULL);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 30; i++) {
         heard h = {0};
         check(qkv_chat_say(c, "the cat sat on the mat", on_piece, &h));
-        assert_true(h.prompt + 4 <= 160);
+        assert_true(h.prompt + 4 <= 640);
     }
-    assert_true(notes > 0);
+    assert_in_range(notes, 3, 12); /* then there is room for a few */
     memset(text, 'q', sizeof text);
     text[sizeof text - 1] = 0;
     expect_sentence(qkv_chat_say(c, text, on_piece, &(heard){0}), "tokens with what the template");
