@@ -145,6 +145,11 @@ static value cut_real(run *r, double v)
     return qkv__j_int((int64_t)v);
 }
 
+static value no_number(run *r, value undefined)
+{
+    return qkv__jinja_error(r, "\"%.*s\" is undefined", (int)undefined.s.len, undefined.s.data);
+}
+
 FILTER(int)
 {
     value otherwise = qkv__jinja_argument(args, "default", 0), v;
@@ -156,17 +161,20 @@ FILTER(int)
         return v;
     if (self.kind == QKV__J_STRING && read_number(r, self.s, true, &v) && isfinite(v.r))
         return cut_real(r, v.r);
+    if (self.kind == QKV__J_UNDEFINED)
+        return no_number(r, self);
     return otherwise.kind == QKV__J_UNDEFINED ? qkv__j_int(0) : otherwise;
 }
 
 FILTER(float)
 {
     value otherwise = qkv__jinja_argument(args, "default", 0), v;
-    (void)r;
     if (qkv__jinja_number(self))
         return qkv__j_real(qkv__jinja_real(self));
     if (self.kind == QKV__J_STRING && read_number(r, self.s, true, &v))
         return v;
+    if (self.kind == QKV__J_UNDEFINED)
+        return no_number(r, self);
     return otherwise.kind == QKV__J_UNDEFINED ? qkv__j_real(0) : otherwise;
 }
 
@@ -194,6 +202,8 @@ FILTER(round)
         v = floor(v);
     else if (method.kind == QKV__J_STRING && qkv__jinja_is(method.s, "ceil"))
         v = ceil(v);
+    else if (self.kind != QKV__J_REAL)
+        return scale < 1 ? cut_real(r, nearbyint(v) / scale) : qkv__j_int(self.i);
     else
         v = nearbyint(v);
     return qkv__j_real(v / scale);

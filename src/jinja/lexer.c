@@ -161,10 +161,11 @@ static size_t lexer_escape(const char *s, size_t len, char *out, size_t *put)
     static const struct { char letter; size_t digits; } codes[] = {{'x', 2}, {'u', 4}, {'U', 8}};
     const char *known = *s ? strchr(from, *s) : NULL;
     int32_t cp = 0;
+    *put = known != NULL;
     if (known)
-        return out[0] = to[known - from], *put = 1, 1;
-    if (*s == '\n')
-        return *put = 0, 1;
+        out[0] = to[known - from];
+    if (known || *s == '\n')
+        return 1;
     for (size_t i = 0; i < 3; i++) {
         if (*s != codes[i].letter)
             continue;
@@ -176,8 +177,10 @@ static size_t lexer_escape(const char *s, size_t len, char *out, size_t *put)
     size_t n = 0;
     for (; n < 3 && n < len && s[n] >= '0' && s[n] <= '7'; n++)
         cp = cp * 8 + (s[n] - '0');
-    if (n)
-        return *put = qkv__utf8_put(out, cp), n;
+    if (n) {
+        *put = qkv__utf8_put(out, cp);
+        return n;
+    }
     if (*s == 'N')
         return 0;
     out[0] = '\\';

@@ -23,22 +23,15 @@ qkv__jinja_value qkv__j_undefined(qkv__jinja_str name)
 
 const char *qkv__jinja_kind_name(qkv__jinja_value v)
 {
-    static const char *const lists[] = {"a list", "a tuple", "a range", "a view of a dict",
-                                        "a generator"};
-    switch (v.kind) {
-    case QKV__J_UNDEFINED: return "an undefined value";
-    case QKV__J_NONE: return "None";
-    case QKV__J_BOOL: return "a boolean";
-    case QKV__J_INT: return "an integer";
-    case QKV__J_REAL: return "a number";
-    case QKV__J_STRING: return "a string";
-    case QKV__J_LIST: return lists[v.list->kind];
-    case QKV__J_DICT: return "a dict";
-    case QKV__J_NAMESPACE: return "a namespace";
-    case QKV__J_LOOP: return "the loop";
-    case QKV__J_MACRO: return "a macro";
-    default: return "a function";
-    }
+    static const char *const kinds[] = {
+        [QKV__J_UNDEFINED] = "an undefined value", [QKV__J_NONE] = "None",
+        [QKV__J_BOOL] = "a boolean", [QKV__J_INT] = "an integer", [QKV__J_REAL] = "a number",
+        [QKV__J_STRING] = "a string", [QKV__J_DICT] = "a dict", [QKV__J_NAMESPACE] = "a namespace",
+        [QKV__J_LOOP] = "the loop", [QKV__J_FUNCTION] = "a function", [QKV__J_MACRO] = "a macro"};
+    static const char *const lists[] = {
+        [QKV__J_PLAIN] = "a list", [QKV__J_TUPLE] = "a tuple", [QKV__J_RANGE] = "a range",
+        [QKV__J_VIEW] = "a view of a dict", [QKV__J_GENERATOR] = "a generator"};
+    return v.kind == QKV__J_LIST ? lists[v.list->kind] : kinds[v.kind];
 }
 
 /* ---- lists and dicts ------------------------------------------------------------------------- */
@@ -88,8 +81,10 @@ bool qkv__jinja_set(qkv__jinja_pool *p, qkv__jinja_dict *d, qkv__jinja_value key
     if (!d || !qkv__jinja_work(p, d->count / 4))
         return false;
     for (size_t i = 0; i < d->count; i++)
-        if (qkv__jinja_equal(p, d->keys[i], key, 0))
-            return d->values[i] = v, true;
+        if (qkv__jinja_equal(p, d->keys[i], key, 0)) {
+            d->values[i] = v;
+            return true;
+        }
     if (d->count == d->capacity) {
         size_t capacity = d->capacity ? d->capacity * 2 : 4;
         qkv__jinja_value *keys = pool_grow(p, d->keys, d->count, capacity, sizeof *keys);

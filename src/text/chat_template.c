@@ -41,8 +41,9 @@ static qkv_status read_special(const qkv__json *file, const char *key, json_t *t
     } else {
         status = qkv__json_get_string(file, key, &text);
     }
-    if (!status && !json_object_get(tokens, key))
-        (void)json_object_set_new(tokens, key, json_string(text));
+    if (!status && !json_object_get(tokens, key) &&
+        json_object_set_new(tokens, key, json_string(text)))
+        status = qkv_fail(file->ctx, QKV_E_MEMORY, "out of memory for a chat template");
     return status;
 }
 

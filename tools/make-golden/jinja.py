@@ -171,6 +171,9 @@ TEMPLATES = [
     "{% set g = l | map('string') %}{{ g | join }}{{ g | join }}.",
     "{{ (w | select('string'))[0] }}|",
     "{{ none | selectattr('a') | list }} {{ 0 | map('upper') | list }} {{ '' | reject | list }}",
+    "{{ 7 | round }} {{ 7 | round(1) }} {{ 15 | round(-1) }} {{ 7 | round(0, 'ceil') }}",
+    "{{ missing | int }}", "{{ missing | float }}", "{{ 1.5 is odd }} {{ 1.5 is even }} {{ 3.0 is "
+    "odd }}",
     "{{ none | list }}", "{{ none | join }}", "{{ none | unique | list }}", "{{ none | sum }}",
     "{{ ('<b>' | safe).upper() + '<i>' }} {{ ('<b>' | safe | lower) + '<i>' }}",
     "{{ ('<b>' | safe).strip('<') + '<i>' }} {{ ('<b>' | safe)[1:] + '<i>' }}",
