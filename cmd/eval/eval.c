@@ -40,6 +40,7 @@ static int eval_run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
+    "qkv eval runs/tutor --file talks.jsonl",
     "qkv eval runs/ende --source en.txt --target de.txt",
     "qkv eval runs/load --file new.csv",
     "qkv eval runs/seg --images photos --masks masks --json",
@@ -51,7 +52,10 @@ CLI_COMMAND(cli_eval, 600) = {
                .text = "Models that continue text: scores every token but the first once, each "
                        "from the tokens before it in its window of the training length. loss: "
                        "mean -log p of a token, in nats; perplexity: e^loss; bits per byte of "
-                       "the text, which compares models with different tokens.\n\n"
+                       "the text, which compares models with different tokens. Of conversations "
+                       "(FILE.jsonl, as in training) the answers alone are scored: loss, "
+                       "perplexity, and the share of their tokens that is the most likely one "
+                       "(accuracy).\n\n"
                        "Translators: loss and perplexity of the references' tokens, each given "
                        "the source and the right tokens before it; BLEU and chrF2 of the "
                        "translations that beam search finds.\n\n"

@@ -52,6 +52,9 @@ static bool on_chat_piece(void *user, const qkv_chat_piece *piece)
             j->code = chat_answer_json(j, piece);
     } else if (piece->kind == QKV_CHAT_END) {
         printf("\n");
+        if (j->terminal && piece->reason == QKV_CHAT_LENGTH)
+            cli_note(j->c, "the answer is cut after %zu tokens: --tokens, or the model has no more "
+                     "positions", piece->ids->count);
     } else {
         (void)fwrite(piece->text, 1, piece->len, stdout);
     }
@@ -119,17 +122,23 @@ static qkv_status chat_file(job *j, FILE *in)
     return status;
 }
 
+static const char commands[] = "/reset forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C "
+                               "ends an answer, \\ at the end of a line continues it";
+
 /* A line of a person or a pipe: a message, or a command. False: it is the last. */
-static bool chat_line(job *j, char *line, qkv_status *status)
+static bool chat_line(job *j, const char *line, qkv_status *status)
 {
-    line[strcspn(line, "\r\n")] = 0;
     if (strcmp(line, "/quit") == 0)
         return false;
     if (strcmp(line, "/reset") == 0) {
         *status = qkv_chat_reset(j->chat);
         return !*status;
     }
-    if (!*line)
+    if (j->terminal && *line == '/' && !line[1 + strspn(line + 1, "abcdefghijklmnopqrstuvwxyz")]) {
+        cli_note(j->c, "%s is no command: %s", line, commands); /* "/home/me" is a message */
+        return true;
+    }
+    if (!line[strspn(line, " \t")])
         return true;
     *status = chat_say(j, line);
     bool on = chat_goes_on(j);
@@ -140,23 +149,49 @@ static bool chat_line(job *j, char *line, qkv_status *status)
     return on && !*status;
 }
 
-static qkv_status chat_lines(job *j)
+static void chat_ask(const job *j, const char *mark)
+{
+    if (j->terminal)
+        printf("%s", mark);
+    (void)fflush(stdout);
+}
+
+/* Reads a line, or, of a person, several that end in \; false: there is none. */
+static bool chat_read_line(const job *j, qkv_str *message)
 {
     char *line = NULL;
     size_t room = 0;
-    qkv_status status = QKV_OK;
-    bool on = true;
-    if (j->terminal)
-        cli_note(j->c, "/reset forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C ends an "
-                 "answer");
-    while (on) {
-        if (j->terminal) {
-            printf("> ");
-            (void)fflush(stdout);
+    bool more = true, found = false;
+    qkv_str_clear(message);
+    for (chat_ask(j, "> "); more && getline(&line, &room, stdin) > 0; found = true) {
+        size_t end = strcspn(line, "\r\n");
+        more = j->terminal && end && line[end - 1] == '\\';
+        qkv_str_add(message, line, end - more);
+        if (more) {
+            qkv_str_add(message, "\n", 1);
+            chat_ask(j, "| ");
         }
-        on = getline(&line, &room, stdin) > 0 && chat_line(j, line, &status);
     }
     free(line);
+    if (!found)
+        chat_ask(j, "\n"); /* after Ctrl-D */
+    return found;
+}
+
+static qkv_status chat_lines(job *j)
+{
+    qkv_str message;
+    qkv_status status = QKV_OK;
+    qkv_str_init(&message, j->c->ctx);
+    if (j->terminal)
+        cli_note(j->c, "%s", commands);
+    while (!status && chat_read_line(j, &message)) {
+        if (message.failed)
+            status = QKV_E_MEMORY;
+        else if (!chat_line(j, message.data, &status))
+            break;
+    }
+    qkv_str_free(&message);
     return status;
 }
 
@@ -210,15 +245,16 @@ CLI_COMMAND(cli_chat, 405) = {
     .manual = {.name = "chat", .summary = "talk with a model", .usage = "DIR [options]",
                .text = "Answers what is typed, or each line of a pipe, and keeps the "
                        "conversation. The text that the model reads is made by the template of "
-                       "the directory (tokenizer_config.json or chat_template.jinja). An answer "
-                       "ends at an end token of the model or at what ends an answer in the "
-                       "template. Where a conversation becomes too long, its oldest messages are "
-                       "left out, with a note. /reset forgets it, /quit ends the program; Ctrl-C "
-                       "ends an answer. --file answers conversations, each by itself: lines of "
-                       "JSON, {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, ..]}; other "
-                       "keys are variables of the template, as those of --variables. --json: "
-                       "{\"text\", \"ids\", \"end\": \"stop\", \"length\" or \"interrupted\", "
-                       "\"prompt_tokens\", \"reused_tokens\"} for each answer; --show-text: "
-                       "{\"text\"}.",
+                       "the directory (tokenizer_config.json or chat_template.jinja) or of the "
+                       "GGUF file. An answer ends at an end token of the model or at what ends an "
+                       "answer in the template. Where a conversation becomes too long, its oldest "
+                       "messages are left out, with a note. /reset forgets it, /quit ends the "
+                       "program; Ctrl-C ends an answer; in a terminal, \\ at the end of a line "
+                       "continues the message on the next. --file answers conversations, each by "
+                       "itself: lines of JSON, {\"messages\": [{\"role\": \"user\", \"content\": "
+                       "TEXT}, ..]}; other keys are variables of the template, as those of "
+                       "--variables. --json: {\"text\", \"ids\", \"end\": \"stop\", \"length\" or "
+                       "\"interrupted\", \"prompt_tokens\", \"reused_tokens\"} for each answer; "
+                       "--show-text: {\"text\"}.",
                .examples = examples},
     .library = {qkv_chat_table}, .own = {&table}, .opens = true, .run = use_chat_run};

@@ -55,7 +55,8 @@ const char *qkv_pipeline_label(qkv_pipeline *p, size_t i);
 /* Evaluation data, which must suit the model. If none is given, the held-out data that training
  * stored in the directory are used. */
 typedef struct {
-    const char *file;            /* text, labelled lines, CSV or images                  NULL */
+    const char *file;            /* text, labelled lines, CSV or images; of a language model,
+                                    FILE.jsonl: conversations                            NULL */
     const char *source, *target; /* translator, text encoder: files with one text per line NULL */
     const char *images, *masks;  /* segmenter: folders                                     NULL */
     const char *captions; /* CLIP: a table or folder of captions of the images of `file`  NULL */

@@ -7,17 +7,14 @@ typedef qkv__jinja_run run;
 
 static value evaluate_name(run *r, const node *n)
 {
-    const value key = qkv__j_str(n->name.data, n->name.len);
-    for (const qkv__jinja_scope *s = r->scope; s; s = s->outer) {
-        const value *found = qkv__jinja_find(&r->pool, &s->names, key);
-        if (found)
-            return *found;
-    }
+    const value *found = qkv__jinja_lookup(r, n->name);
+    if (found)
+        return *found;
     const qkv__jinja_row *row = qkv__jinja_row_of(r->t->library->functions, n->name);
     return row ? qkv__jinja_bound(r, row, qkv__j_none()) : qkv__j_undefined(n->name);
 }
 
-static void jinja_add_named(run *r, qkv__jinja_arguments *out, value name, value v)
+static void add_named_argument(run *r, qkv__jinja_arguments *out, value name, value v)
 {
     if (name.kind != QKV__J_STRING)
         (void)qkv__jinja_error(r, "%s cannot name an argument", qkv__jinja_kind_name(name));
@@ -40,13 +37,12 @@ static void spread_arguments(run *r, const node *n, qkv__jinja_list *items,
     }
     const qkv__jinja_list *list = n->named ? NULL : qkv__jinja_iterate(r, v);
     for (size_t i = 0; n->named && i < v.dict->count && !r->status; i++)
-        jinja_add_named(r, out, v.dict->keys[i], v.dict->values[i]);
+        add_named_argument(r, out, v.dict->keys[i], v.dict->values[i]);
     for (size_t i = 0; list && i < list->count; i++)
         (void)qkv__jinja_push(&r->pool, items, list->items[i]);
 }
 
-/* The arguments of a call or filter. */
-static bool evaluate_arguments(run *r, const node *list, qkv__jinja_arguments *out)
+bool qkv__jinja_evaluate_arguments(run *r, const node *list, qkv__jinja_arguments *out)
 {
     qkv__jinja_list items = {0};
     *out = (qkv__jinja_arguments){0};
@@ -54,8 +50,8 @@ static bool evaluate_arguments(run *r, const node *list, qkv__jinja_arguments *o
         if (n->kind == QKV__N_SPREAD)
             spread_arguments(r, n, &items, out);
         else if (n->kind == QKV__N_KEYWORD)
-            jinja_add_named(r, out, qkv__j_str(n->name.data, n->name.len),
-                      qkv__jinja_evaluate(r, n->a));
+            add_named_argument(r, out, qkv__j_str(n->name.data, n->name.len),
+                               qkv__jinja_evaluate(r, n->a));
         else
             (void)qkv__jinja_push(&r->pool, &items, qkv__jinja_evaluate(r, n));
     }
@@ -81,7 +77,7 @@ static value evaluate_call(run *r, const node *n)
 {
     qkv__jinja_arguments args;
     value f = qkv__jinja_evaluate(r, n->a);
-    if (!evaluate_arguments(r, n->list, &args))
+    if (!qkv__jinja_evaluate_arguments(r, n->list, &args))
         return qkv__j_none();
     r->line = n->line;
     return qkv__jinja_call(r, f, &args);
@@ -90,11 +86,14 @@ static value evaluate_call(run *r, const node *n)
 static value evaluate_filter(run *r, const node *n)
 {
     qkv__jinja_arguments args;
-    value self = n->a ? qkv__jinja_evaluate(r, n->a) : n->value;
-    if (!evaluate_arguments(r, n->list, &args))
+    value self = qkv__jinja_evaluate(r, n->a);
+    const char *what = n->kind == QKV__N_TEST ? "test " : "filter ";
+    if (!qkv__jinja_evaluate_arguments(r, n->list, &args))
         return qkv__j_none();
     r->line = n->line;
-    return qkv__jinja_apply(r, n->row, n->kind == QKV__N_TEST ? "test " : "filter ", self, &args);
+    if (!n->row) /* jinja2 minds only where it is used */
+        return qkv__jinja_error(r, "%s\"%.*s\" is not known", what, (int)n->name.len, n->name.data);
+    return qkv__jinja_apply(r, n->row, what, self, &args);
 }
 
 static value evaluate_item(run *r, const node *n)
@@ -180,6 +179,7 @@ static value evaluate_inner(run *r, const node *n)
     value a;
     switch (n->kind) {
     case QKV__N_CONST: return n->value;
+    case QKV__N_BLOCK: return r->block;
     case QKV__N_NAME: return evaluate_name(r, n);
     case QKV__N_ATTRIBUTE:
         a = qkv__jinja_evaluate(r, n->a);

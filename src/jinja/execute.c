@@ -5,17 +5,7 @@ typedef qkv__jinja_value value;
 typedef qkv__jinja_node node;
 typedef qkv__jinja_run run;
 
-/* ---- scopes ---------------------------------------------------------------------------------- */
-
-bool qkv__jinja_push_scope(run *r, qkv__jinja_scope *outer)
-{
-    qkv__jinja_scope *s = qkv__jinja_alloc(&r->pool, sizeof *s);
-    if (!s)
-        return qkv__jinja_check(r);
-    s->outer = outer;
-    r->scope = s;
-    return true;
-}
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void scope_set(run *r, qkv__jinja_str name, value v)
 {
@@ -23,20 +13,9 @@ static void scope_set(run *r, qkv__jinja_str name, value v)
         (void)qkv__jinja_check(r);
 }
 
-static const value *scope_find(run *r, qkv__jinja_str name)
-{
-    for (const qkv__jinja_scope *s = r->scope; s; s = s->outer) {
-        const value *found = qkv__jinja_find(&r->pool, &s->names,
-                                             qkv__j_str(name.data, name.len));
-        if (found)
-            return found;
-    }
-    return NULL;
-}
-
 static void assign_member(run *r, const node *target, value v)
 {
-    const value *of = scope_find(r, target->name);
+    const value *of = qkv__jinja_lookup(r, target->name);
     if (!of || of->kind != QKV__J_NAMESPACE)
         (void)qkv__jinja_error(r, "a namespace expected in %.*s.%.*s = .., found %s",
                                (int)target->name.len, target->name.data, (int)target->value.s.len,
@@ -87,41 +66,32 @@ value qkv__jinja_captured(run *r, const node *body)
     return v;
 }
 
-static value filtered(run *r, const node *filter, value v)
+/* A text after the filters of its block. */
+static value filtered(run *r, const node *filters, value text)
 {
-    if (filter->a)
-        v = filtered(r, filter->a, v);
-    node one = *filter;
-    one.a = NULL;
-    one.value = v;
-    return qkv__jinja_evaluate(r, &one);
+    r->block = text;
+    return filters && !r->status ? qkv__jinja_evaluate(r, filters) : text;
 }
 
 static value call_with_caller(run *r, const node *n)
 {
     qkv__jinja_macro *caller = qkv__jinja_alloc(&r->pool, sizeof *caller);
     qkv__jinja_scope *scope = r->scope;
-    if (!caller || !qkv__jinja_push_scope(r, scope))
+    qkv__jinja_arguments args;
+    value f = qkv__jinja_evaluate(r, n->a->a);
+    if (!r->status && f.kind != QKV__J_MACRO)
+        return qkv__jinja_error(r, "a macro expected in a call block, found %s",
+                                qkv__jinja_kind_name(f));
+    /* The macro finds `caller` in a scope around its own. */
+    if (!qkv__jinja_evaluate_arguments(r, n->a->list, &args) || !caller ||
+        !qkv__jinja_push_scope(r, f.macro->scope))
         return qkv__j_none();
     *caller = (qkv__jinja_macro){n->b, scope};
     scope_set(r, n->b->name, (value){.kind = QKV__J_MACRO, .macro = caller});
-    value f = qkv__jinja_evaluate(r, n->a->a);
-    if (f.kind == QKV__J_MACRO) { /* it finds `caller` in the scope around its own */
-        qkv__jinja_macro *m = qkv__jinja_alloc(&r->pool, sizeof *m);
-        qkv__jinja_scope *between = r->scope;
-        if (!m)
-            return qkv__j_none();
-        between->outer = f.macro->scope;
-        *m = (qkv__jinja_macro){f.macro->node, between};
-        node name = {.kind = QKV__N_CONST, .line = n->line,
-                     .value = {.kind = QKV__J_MACRO, .macro = m}};
-        node call = *n->a;
-        call.a = &name;
-        r->scope = scope;
-        return qkv__jinja_evaluate(r, &call);
-    }
-    return qkv__jinja_error(r, "a macro expected in a call block, found %s",
-                            qkv__jinja_kind_name(f));
+    const qkv__jinja_macro m = {f.macro->node, r->scope};
+    value v = qkv__jinja_call_macro(r, &m, &args);
+    r->scope = scope;
+    return v;
 }
 
 value qkv__jinja_call_macro(run *r, const qkv__jinja_macro *m, const qkv__jinja_arguments *args)
@@ -272,7 +242,7 @@ static void execute_one(run *r, const node *n)
     case QKV__N_SET: set_target(r, n->b, qkv__jinja_evaluate(r, n->a)); break;
     case QKV__N_CAPTURE:
         v = qkv__jinja_captured(r, n->body);
-        set_target(r, n->b, n->a && !r->status ? filtered(r, n->a, v) : v);
+        set_target(r, n->b, filtered(r, n->a, v));
         break;
     case QKV__N_MACRO: execute_macro(r, n); break;
     case QKV__N_CALLER:

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "jinja/run.h"
 #include "jinja/text.h"
 
@@ -11,48 +10,34 @@ typedef qkv__jinja_value value;
 typedef qkv__jinja_run run;
 typedef qkv__jinja_arguments arguments;
 
-#define FILTER(name) static value filter_##name(run *r, value self, const arguments *args)
-#define NO_ARGUMENTS (void)args
-
-/* The text of what a filter is applied to, which stays safe if it was. */
-static value text_of(run *r, value self, qkv__jinja_str s)
+FILTER(upper) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_upper); }
+FILTER(lower) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_lower); }
+FILTER(title) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_title_of_filter); }
+FILTER(capitalize)
 {
-    (void)r;
-    value v = qkv__j_str(s.data, s.len);
-    v.safe = self.kind == QKV__J_STRING && self.safe;
-    return v;
+    NO_ARGUMENTS;
+    return qkv__jinja_change_case(r, self, qkv__jinja_capitalize);
 }
-
-static value apply_case(run *r, value self, qkv__jinja_case *change)
-{
-    value v = qkv__jinja_change_case(r, qkv__jinja_string(r, self), change);
-    v.safe = self.kind == QKV__J_STRING && self.safe;
-    return v;
-}
-
-FILTER(upper) { NO_ARGUMENTS; return apply_case(r, self, qkv__jinja_upper); }
-FILTER(lower) { NO_ARGUMENTS; return apply_case(r, self, qkv__jinja_lower); }
-FILTER(capitalize) { NO_ARGUMENTS; return apply_case(r, self, qkv__jinja_capitalize); }
-FILTER(title) { NO_ARGUMENTS; return apply_case(r, self, qkv__jinja_title_of_filter); }
 
 FILTER(trim)
 {
     value chars = qkv__jinja_argument(args, "chars", 0);
     qkv__jinja_str s = qkv__jinja_string(r, self);
-    return text_of(r, self, qkv__jinja_strip(s, chars.kind == QKV__J_STRING ? &chars.s : NULL,
-                                             true, true));
+    return qkv__jinja_part_of(
+        self, qkv__jinja_strip(&r->pool, s, chars.kind == QKV__J_STRING ? &chars.s : NULL, true,
+                               true));
 }
 
 FILTER(string)
 {
     NO_ARGUMENTS;
-    return text_of(r, self, qkv__jinja_string(r, self));
+    return qkv__jinja_part_of(self, qkv__jinja_string(r, self));
 }
 
 FILTER(safe)
 {
     NO_ARGUMENTS;
-    value v = text_of(r, self, qkv__jinja_string(r, self));
+    value v = qkv__jinja_part_of(self, qkv__jinja_string(r, self));
     v.safe = true;
     return v;
 }
@@ -72,9 +57,7 @@ FILTER(length)
     NO_ARGUMENTS;
     switch (self.kind) {
     case QKV__J_UNDEFINED: return qkv__j_int(0);
-    case QKV__J_STRING:
-        (void)qkv__jinja_work(&r->pool, self.s.len / 16);
-        return qkv__j_int((int64_t)qkv__jinja_length(self.s));
+    case QKV__J_STRING: return qkv__j_int((int64_t)qkv__jinja_length(&r->pool, self.s));
     case QKV__J_DICT: return qkv__j_int((int64_t)self.dict->count);
     case QKV__J_LIST:
         if (self.list->kind != QKV__J_GENERATOR)
@@ -100,7 +83,7 @@ static value indent_lines(run *r, qkv__jinja_str s, qkv__jinja_str indent, bool 
     qkv__jinja_text out = {.pool = &r->pool};
     bool begins = true;
     for (size_t at = 0; begins || at < s.len; begins = false) {
-        size_t next, end = qkv__jinja_line_end(s, at, &next);
+        size_t next, end = qkv__jinja_line_end(&r->pool, s, at, &next);
         if (!begins)
             qkv__jinja_puts(&out, "\n");
         if (begins ? first : blank || end > at)
@@ -108,11 +91,7 @@ static value indent_lines(run *r, qkv__jinja_str s, qkv__jinja_str indent, bool 
         qkv__jinja_add(&out, s.data + at, end - at);
         at = next;
     }
-    /* Python adds a line's end before it splits, so that a last empty line stays one. */
-    size_t last, end = s.len;
-    while (end > 0 && qkv__jinja_line_end(s, end - 1, &last) != end - 1)
-        end--;
-    if (s.len && end == s.len) {
+    if (qkv__jinja_ends_line(s)) { /* jinja2 adds a line's end before it splits: a line follows */
         qkv__jinja_puts(&out, "\n");
         if (blank)
             qkv__jinja_add(&out, indent.data, indent.len);
@@ -141,11 +120,11 @@ FILTER(indent)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The number that a text without white space at its ends says, as int() or float() reads it. */
-static bool read_number(qkv__jinja_str s, bool real, value *out)
+/* The number that a text says, as int() or float() reads it. */
+static bool read_number(run *r, qkv__jinja_str s, bool real, value *out)
 {
     char text[64], *end;
-    s = qkv__jinja_strip(s, NULL, true, true);
+    s = qkv__jinja_strip(&r->pool, s, NULL, true, true);
     if (!s.len || s.len >= sizeof text || memchr(s.data, 'x', s.len) || memchr(s.data, 'X', s.len))
         return false;
     memcpy(text, s.data, s.len);
@@ -166,6 +145,11 @@ static value cut_real(run *r, double v)
     return qkv__j_int((int64_t)v);
 }
 
+static value no_number(run *r, value undefined)
+{
+    return qkv__jinja_error(r, "\"%.*s\" is undefined", (int)undefined.s.len, undefined.s.data);
+}
+
 FILTER(int)
 {
     value otherwise = qkv__jinja_argument(args, "default", 0), v;
@@ -173,21 +157,24 @@ FILTER(int)
         return qkv__jinja_error(r, "filter int: the argument base is not known");
     if (qkv__jinja_number(self))
         return self.kind == QKV__J_REAL ? cut_real(r, self.r) : qkv__j_int(self.i);
-    if (self.kind == QKV__J_STRING && read_number(self.s, false, &v))
+    if (self.kind == QKV__J_STRING && read_number(r, self.s, false, &v))
         return v;
-    if (self.kind == QKV__J_STRING && read_number(self.s, true, &v) && isfinite(v.r))
+    if (self.kind == QKV__J_STRING && read_number(r, self.s, true, &v) && isfinite(v.r))
         return cut_real(r, v.r);
+    if (self.kind == QKV__J_UNDEFINED)
+        return no_number(r, self);
     return otherwise.kind == QKV__J_UNDEFINED ? qkv__j_int(0) : otherwise;
 }
 
 FILTER(float)
 {
     value otherwise = qkv__jinja_argument(args, "default", 0), v;
-    (void)r;
     if (qkv__jinja_number(self))
         return qkv__j_real(qkv__jinja_real(self));
-    if (self.kind == QKV__J_STRING && read_number(self.s, true, &v))
+    if (self.kind == QKV__J_STRING && read_number(r, self.s, true, &v))
         return v;
+    if (self.kind == QKV__J_UNDEFINED)
+        return no_number(r, self);
     return otherwise.kind == QKV__J_UNDEFINED ? qkv__j_real(0) : otherwise;
 }
 
@@ -215,6 +202,8 @@ FILTER(round)
         v = floor(v);
     else if (method.kind == QKV__J_STRING && qkv__jinja_is(method.s, "ceil"))
         v = ceil(v);
+    else if (self.kind != QKV__J_REAL)
+        return scale < 1 ? cut_real(r, nearbyint(v) / scale) : qkv__j_int(self.i);
     else
         v = nearbyint(v);
     return qkv__j_real(v / scale);

@@ -8,9 +8,6 @@ typedef qkv__jinja_value value;
 typedef qkv__jinja_run run;
 typedef qkv__jinja_arguments arguments;
 
-#define FILTER(name) static value filter_##name(run *r, value self, const arguments *args)
-#define NO_ARGUMENTS (void)args
-
 static value of_kind(run *r, const qkv__jinja_list *list, qkv__jinja_list_kind kind)
 {
     qkv__jinja_list *out = list ? qkv__jinja_list_new(&r->pool, kind) : NULL;
@@ -21,21 +18,13 @@ static value of_kind(run *r, const qkv__jinja_list *list, qkv__jinja_list_kind k
     return qkv__jinja_of_list(r, out);
 }
 
-static value pair(run *r, value a, value b)
-{
-    qkv__jinja_list *two = qkv__jinja_list_new(&r->pool, QKV__J_TUPLE);
-    (void)qkv__jinja_push(&r->pool, two, a);
-    (void)qkv__jinja_push(&r->pool, two, b);
-    return qkv__jinja_of_list(r, two);
-}
-
 /* v.name for a dotted name or number: "function.name". */
 static value dotted(run *r, value v, value name)
 {
     if (name.kind != QKV__J_STRING)
         return qkv__jinja_item(r, v, name);
     for (size_t at = 0; at <= name.s.len && !r->status;) {
-        size_t dot = qkv__jinja_index(name.s, (qkv__jinja_str){".", 1}, at);
+        size_t dot = qkv__jinja_index(&r->pool, name.s, (qkv__jinja_str){".", 1}, at);
         size_t end = dot == SIZE_MAX ? name.s.len : dot;
         v = qkv__jinja_item(r, v, qkv__j_str(name.s.data + at, end - at));
         at = end + 1;
@@ -49,14 +38,12 @@ FILTER(list) { NO_ARGUMENTS; return of_kind(r, qkv__jinja_iterate(r, self), QKV_
 
 FILTER(items)
 {
+    static const qkv__jinja_dict none = {0};
     NO_ARGUMENTS;
-    qkv__jinja_list *list = qkv__jinja_list_new(&r->pool, QKV__J_GENERATOR);
     if (self.kind != QKV__J_DICT && self.kind != QKV__J_UNDEFINED)
         return qkv__jinja_error(r, "filter items: a dict expected, found %s",
                                 qkv__jinja_kind_name(self));
-    for (size_t i = 0; self.kind == QKV__J_DICT && i < self.dict->count && !r->status; i++)
-        (void)qkv__jinja_push(&r->pool, list, pair(r, self.dict->keys[i], self.dict->values[i]));
-    return qkv__jinja_of_list(r, list);
+    return qkv__jinja_entries(r, self.kind == QKV__J_DICT ? self.dict : &none, QKV__J_GENERATOR);
 }
 
 FILTER(first)
@@ -120,7 +107,7 @@ static value order_key(run *r, value v, value attribute, bool cased)
 {
     if (attribute.kind != QKV__J_UNDEFINED && attribute.kind != QKV__J_NONE)
         v = dotted(r, v, attribute);
-    return v.kind == QKV__J_STRING && !cased ? qkv__jinja_change_case(r, v.s, qkv__jinja_lower) : v;
+    return v.kind == QKV__J_STRING && !cased ? qkv__jinja_change_case(r, v, qkv__jinja_lower) : v;
 }
 
 /* Sorts the keys, and the items with them: a merge sort, so that it is stable and quick. */
@@ -183,10 +170,8 @@ FILTER(dictsort)
     if (self.kind != QKV__J_DICT)
         return qkv__jinja_error(r, "filter dictsort: a dict expected, found %s",
                                 qkv__jinja_kind_name(self));
-    value pairs = filter_items(r, self, args);
-    if (pairs.kind != QKV__J_LIST)
-        return pairs;
-    return sorted(r, pairs.list, qkv__j_int(values),
+    value entries = qkv__jinja_entries(r, self.dict, QKV__J_PLAIN);
+    return sorted(r, qkv__jinja_iterate(r, entries), qkv__j_int(values),
                   qkv__jinja_truth(qkv__jinja_argument(args, "case_sensitive", 0)),
                   qkv__jinja_truth(qkv__jinja_argument(args, "reverse", 2)));
 }
@@ -237,6 +222,13 @@ FILTER(sum)
 
 /* ---- for each element ------------------------------------------------------------------------ */
 
+/* jinja2 takes all that is false, as None, for an empty list here, and only here. */
+static const qkv__jinja_list *elements_of(run *r, value self)
+{
+    return qkv__jinja_truth(self) ? qkv__jinja_iterate(r, self)
+                                  : qkv__jinja_list_new(&r->pool, QKV__J_PLAIN);
+}
+
 /* Whether an element is kept: by a test with its arguments, or by its truth. */
 static bool element_passes(run *r, const qkv__jinja_row *test, value v, const arguments *rest)
 {
@@ -247,7 +239,7 @@ static value choose_elements(run *r, value self, const arguments *args, bool att
 {
     size_t at = attribute;
     const qkv__jinja_row *test = NULL;
-    const qkv__jinja_list *list = qkv__jinja_iterate(r, self);
+    const qkv__jinja_list *list = elements_of(r, self);
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, QKV__J_GENERATOR);
     if (args->count > at) {
         qkv__jinja_str name = qkv__jinja_string(r, args->items[at]);
@@ -276,7 +268,7 @@ FILTER(map)
     value name = qkv__jinja_argument(args, "attribute", SIZE_MAX);
     value otherwise = qkv__jinja_argument(args, "default", SIZE_MAX);
     const qkv__jinja_row *row = NULL;
-    const qkv__jinja_list *list = qkv__jinja_iterate(r, self);
+    const qkv__jinja_list *list = elements_of(r, self);
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, QKV__J_GENERATOR);
     if (name.kind == QKV__J_UNDEFINED) {
         qkv__jinja_str filter = args->count ? qkv__jinja_string(r, args->items[0])

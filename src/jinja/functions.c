@@ -100,27 +100,17 @@ FUNCTION(get)
     return found ? *found : args->count > 1 ? args->items[1] : qkv__j_none();
 }
 
-/* Views: 0 of keys, 1 of values, 2 of both. */
-static value dict_view(run *r, value self, int which)
+static value dict_view(run *r, const value *of, size_t count)
 {
-    const qkv__jinja_dict *d = self.dict;
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, QKV__J_VIEW);
-    for (size_t i = 0; i < d->count && !r->pool.full; i++) {
-        value v = which ? d->values[i] : d->keys[i];
-        if (which == 2) {
-            qkv__jinja_list *pair = qkv__jinja_list_new(&r->pool, QKV__J_TUPLE);
-            (void)qkv__jinja_push(&r->pool, pair, d->keys[i]);
-            (void)qkv__jinja_push(&r->pool, pair, v);
-            v = qkv__jinja_of_list(r, pair);
-        }
-        (void)qkv__jinja_push(&r->pool, out, v);
-    }
+    for (size_t i = 0; i < count && !r->pool.full; i++)
+        (void)qkv__jinja_push(&r->pool, out, of[i]);
     return qkv__jinja_of_list(r, out);
 }
 
-FUNCTION(keys) { return (void)args, dict_view(r, self, 0); }
-FUNCTION(values) { return (void)args, dict_view(r, self, 1); }
-FUNCTION(items) { return (void)args, dict_view(r, self, 2); }
+FUNCTION(keys) { return (void)args, dict_view(r, self.dict->keys, self.dict->count); }
+FUNCTION(values) { return (void)args, dict_view(r, self.dict->values, self.dict->count); }
+FUNCTION(items) { return (void)args, qkv__jinja_entries(r, self.dict, QKV__J_VIEW); }
 FUNCTION(copy) { return (void)args, (void)r, self; } /* it cannot be changed */
 
 const qkv__jinja_row qkv__jinja_dict_methods[] = {

@@ -1,5 +1,6 @@
 /* items.c - what is in a value: attributes, items, slices, `in`. */
 #include "jinja/run.h"
+#include "jinja/text.h"
 
 typedef qkv__jinja_value value;
 typedef qkv__jinja_run run;
@@ -19,6 +20,18 @@ static value loop_attribute(run *r, const qkv__jinja_loop *l, qkv__jinja_str nam
         if (qkv__jinja_is(name, all[k].name))
             return all[k].v;
     return qkv__jinja_error(r, "loop.%.*s is not known", (int)name.len, name.data);
+}
+
+value qkv__jinja_entries(run *r, const qkv__jinja_dict *d, qkv__jinja_list_kind kind)
+{
+    qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, kind);
+    for (size_t i = 0; i < d->count && !r->pool.full; i++) {
+        qkv__jinja_list *pair = qkv__jinja_list_new(&r->pool, QKV__J_TUPLE);
+        (void)qkv__jinja_push(&r->pool, pair, d->keys[i]);
+        (void)qkv__jinja_push(&r->pool, pair, d->values[i]);
+        (void)qkv__jinja_push(&r->pool, out, qkv__jinja_of_list(r, pair));
+    }
+    return qkv__jinja_of_list(r, out);
 }
 
 value qkv__jinja_attribute(run *r, value self, qkv__jinja_str name)
@@ -66,14 +79,12 @@ value qkv__jinja_item(run *r, value self, value key)
         return index_of(key.i, self.list->count, &at) ? self.list->items[at]
                                                       : qkv__j_undefined(element);
     if (self.kind == QKV__J_STRING && number) {
-        if (!index_of(key.i, qkv__jinja_length(self.s), &at))
+        if (!index_of(key.i, qkv__jinja_length(&r->pool, self.s), &at))
             return qkv__j_undefined(element);
-        (void)qkv__jinja_work(&r->pool, self.s.len / 16);
-        size_t from = qkv__jinja_offset(self.s, at);
+        size_t from = qkv__jinja_offset(&r->pool, self.s, at);
         qkv__jinja_str rest = {self.s.data + from, self.s.len - from};
-        value one = qkv__j_str(rest.data, qkv__jinja_offset(rest, 1));
-        one.safe = self.safe;
-        return one;
+        rest.len = qkv__jinja_offset(&r->pool, rest, 1);
+        return qkv__jinja_part_of(self, rest);
     }
     return key.kind == QKV__J_STRING ? qkv__jinja_attribute(r, self, key.s)
                                      : qkv__j_undefined(element);
@@ -86,8 +97,7 @@ bool qkv__jinja_contains(run *r, value in, value v)
             (void)qkv__jinja_error(r, "%s cannot be in a string", qkv__jinja_kind_name(v));
             return false;
         }
-        (void)qkv__jinja_work(&r->pool, in.s.len / 16);
-        return qkv__jinja_index(in.s, v.s, 0) != SIZE_MAX;
+        return qkv__jinja_index(&r->pool, in.s, v.s, 0) != SIZE_MAX;
     }
     if (in.kind == QKV__J_DICT)
         return qkv__jinja_find(&r->pool, in.dict, v) != NULL;
@@ -115,15 +125,13 @@ static value slice_string(run *r, value self, int64_t from, int64_t to, int64_t 
     qkv__jinja_text out = {.pool = &r->pool};
     const qkv__jinja_list *all = step == 1 ? NULL : qkv__jinja_iterate(r, self);
     if (step == 1 && from < to) {
-        size_t begin = qkv__jinja_offset(self.s, (size_t)from);
+        size_t begin = qkv__jinja_offset(&r->pool, self.s, (size_t)from);
         qkv__jinja_str rest = {self.s.data + begin, self.s.len - begin};
-        qkv__jinja_add(&out, rest.data, qkv__jinja_offset(rest, (size_t)(to - from)));
+        qkv__jinja_add(&out, rest.data, qkv__jinja_offset(&r->pool, rest, (size_t)(to - from)));
     }
     for (; all && (step > 0 ? from < to : from > to); from += step)
         qkv__jinja_add(&out, all->items[from].s.data, all->items[from].s.len);
-    value v = qkv__jinja_done(&out);
-    v.safe = self.safe;
-    return v;
+    return qkv__jinja_part_of(self, qkv__jinja_done(&out).s);
 }
 
 value qkv__jinja_slice(run *r, value self, const value bounds[3])
@@ -137,7 +145,7 @@ value qkv__jinja_slice(run *r, value self, const value bounds[3])
         if (bounds[i].kind != QKV__J_NONE && bounds[i].kind != QKV__J_INT)
             return qkv__jinja_error(r, "an integer expected in a slice, found %s",
                                     qkv__jinja_kind_name(bounds[i]));
-    size_t length = string ? qkv__jinja_length(self.s) : self.list->count;
+    size_t length = string ? qkv__jinja_length(&r->pool, self.s) : self.list->count;
     int64_t count = (int64_t)length, step = bounds[2].kind == QKV__J_NONE ? 1 : bounds[2].i;
     if (!step)
         return qkv__jinja_error(r, "the step of a slice is 0");
@@ -145,7 +153,6 @@ value qkv__jinja_slice(run *r, value self, const value bounds[3])
         step = step > 0 ? count + 1 : -count - 1;
     int64_t from = slice_bound(bounds[0], count, step, step > 0 ? 0 : count - 1);
     int64_t to = slice_bound(bounds[1], count, step, step > 0 ? count : -1);
-    (void)qkv__jinja_work(&r->pool, length / 16);
     if (string)
         return slice_string(r, self, from, to, step);
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, self.list->kind);

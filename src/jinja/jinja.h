@@ -12,7 +12,7 @@
 typedef struct qkv__jinja qkv__jinja;
 
 /* Reads a template. name stands for the file in messages. On failure *out is
- * NULL: QKV_E_FORMAT, QKV_E_UNSUPPORTED, QKV_E_MEMORY. */
+ * NULL: QKV_E_FORMAT, QKV_E_MEMORY. */
 qkv_status qkv__jinja_open(qkv__jinja **out, qkv_context *ctx, const char *name,
                            const char *source, size_t length);
 void qkv__jinja_close(qkv__jinja *t); /* NULL is allowed */

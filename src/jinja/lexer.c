@@ -79,13 +79,14 @@ static qkv_status lexer_text(lexer *l, size_t end, char sign, bool lstrip)
 {
     qkv__jinja_str text = {l->s + l->at, end - l->at};
     if (sign == '-') {
-        text = qkv__jinja_strip(text, NULL, false, true);
+        text = qkv__jinja_strip(&l->t->pool, text, NULL, false, true);
     } else if (sign != '+' && lstrip) {
         size_t start = text.len;
         while (start > 0 && text.data[start - 1] != '\n')
             start--;
         qkv__jinja_str last = {text.data + start, text.len - start};
-        if ((start > 0 || l->line_starting) && !qkv__jinja_strip(last, NULL, true, false).len)
+        last = qkv__jinja_strip(&l->t->pool, last, NULL, true, false);
+        if ((start > 0 || l->line_starting) && !last.len)
             text.len = start;
     }
     qkv_status status = text.len ? lexer_add(l, QKV__T_TEXT, text.data, text.len) : QKV_OK;
@@ -160,10 +161,11 @@ static size_t lexer_escape(const char *s, size_t len, char *out, size_t *put)
     static const struct { char letter; size_t digits; } codes[] = {{'x', 2}, {'u', 4}, {'U', 8}};
     const char *known = *s ? strchr(from, *s) : NULL;
     int32_t cp = 0;
+    *put = known != NULL;
     if (known)
-        return out[0] = to[known - from], *put = 1, 1;
-    if (*s == '\n')
-        return *put = 0, 1;
+        out[0] = to[known - from];
+    if (known || *s == '\n')
+        return 1;
     for (size_t i = 0; i < 3; i++) {
         if (*s != codes[i].letter)
             continue;
@@ -175,8 +177,10 @@ static size_t lexer_escape(const char *s, size_t len, char *out, size_t *put)
     size_t n = 0;
     for (; n < 3 && n < len && s[n] >= '0' && s[n] <= '7'; n++)
         cp = cp * 8 + (s[n] - '0');
-    if (n)
-        return *put = qkv__utf8_put(out, cp), n;
+    if (n) {
+        *put = qkv__utf8_put(out, cp);
+        return n;
+    }
     if (*s == 'N')
         return 0;
     out[0] = '\\';

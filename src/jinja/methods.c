@@ -1,4 +1,4 @@
-/* methods.c - methods of strings and dicts. */
+/* methods.c - methods of strings. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -10,7 +10,6 @@ typedef qkv__jinja_run run;
 typedef qkv__jinja_arguments arguments;
 
 #define METHOD(name) static value method_##name(run *r, value self, const arguments *args)
-#define NO_ARGUMENTS (void)args
 
 /* A string as argument i; NULL after a failure, or if it is absent or None. */
 static const qkv__jinja_str *string_argument(run *r, const arguments *args, const char *name,
@@ -27,37 +26,30 @@ static const qkv__jinja_str *string_argument(run *r, const arguments *args, cons
     return NULL;
 }
 
-static value piece_of(value self, qkv__jinja_str s)
-{
-    value v = qkv__j_str(s.data, s.len);
-    v.safe = self.safe;
-    return v;
-}
-
 static value method_strips(run *r, value self, const arguments *args, bool left, bool right)
 {
     value chars;
-    return piece_of(self, qkv__jinja_strip(self.s, string_argument(r, args, NULL, 0, &chars), left,
-                                          right));
+    const qkv__jinja_str *of = string_argument(r, args, NULL, 0, &chars);
+    return qkv__jinja_part_of(self, qkv__jinja_strip(&r->pool, self.s, of, left, right));
 }
 
 METHOD(strip) { return method_strips(r, self, args, true, true); }
 METHOD(lstrip) { return method_strips(r, self, args, true, false); }
 METHOD(rstrip) { return method_strips(r, self, args, false, true); }
 
-METHOD(upper) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self.s, qkv__jinja_upper); }
-METHOD(lower) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self.s, qkv__jinja_lower); }
-METHOD(title) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self.s, qkv__jinja_title); }
+METHOD(upper) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_upper); }
+METHOD(lower) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_lower); }
+METHOD(title) { NO_ARGUMENTS; return qkv__jinja_change_case(r, self, qkv__jinja_title); }
 METHOD(capitalize)
 {
     NO_ARGUMENTS;
-    return qkv__jinja_change_case(r, self.s, qkv__jinja_capitalize);
+    return qkv__jinja_change_case(r, self, qkv__jinja_capitalize);
 }
 
-static bool has_affix(qkv__jinja_str s, qkv__jinja_str affix, bool end)
+static bool has_affix(run *r, value self, qkv__jinja_str affix, bool end)
 {
-    return affix.len <= s.len && (!affix.len || memcmp(s.data + (end ? s.len - affix.len : 0),
-                                                       affix.data, affix.len) == 0);
+    (void)qkv__jinja_work(&r->pool, affix.len / 16);
+    return end ? qkv__jinja_ends(self.s, affix) : qkv__jinja_begins(self.s, affix);
 }
 
 /* The argument may be a tuple of strings. */
@@ -65,13 +57,13 @@ static value affix(run *r, value self, const arguments *args, bool end)
 {
     value v = args->items[0];
     if (v.kind == QKV__J_STRING)
-        return qkv__j_bool(has_affix(self.s, v.s, end));
+        return qkv__j_bool(has_affix(r, self, v.s, end));
     if (v.kind != QKV__J_LIST || v.list->kind != QKV__J_TUPLE)
         return qkv__jinja_error(r, "a string or a tuple of strings expected, found %s",
                                 qkv__jinja_kind_name(v));
     for (size_t i = 0; i < v.list->count; i++)
         if (v.list->items[i].kind == QKV__J_STRING &&
-            has_affix(self.s, v.list->items[i].s, end))
+            has_affix(r, self, v.list->items[i].s, end))
             return qkv__j_bool(true);
     return qkv__j_bool(false);
 }
@@ -84,11 +76,11 @@ static value without_affix(run *r, value self, const arguments *args, bool end)
     value v;
     const qkv__jinja_str *s = string_argument(r, args, NULL, 0, &v);
     qkv__jinja_str out = self.s;
-    if (s && has_affix(self.s, *s, end)) {
+    if (s && has_affix(r, self, *s, end)) {
         out.data += end ? 0 : s->len;
         out.len -= s->len;
     }
-    return piece_of(self, out);
+    return qkv__jinja_part_of(self, out);
 }
 
 METHOD(removeprefix) { return without_affix(r, self, args, false); }
@@ -112,8 +104,7 @@ METHOD(count)
     const qkv__jinja_str *s = string_argument(r, args, NULL, 0, &v);
     if (!s || !s->len)
         return r->status ? self : qkv__jinja_error(r, "count: a string that is not empty expected");
-    (void)qkv__jinja_work(&r->pool, self.s.len / 16);
-    for (size_t at = 0; (at = qkv__jinja_index(self.s, *s, at)) != SIZE_MAX; at += s->len)
+    for (size_t at = 0; (at = qkv__jinja_index(&r->pool, self.s, *s, at)) != SIZE_MAX; at += s->len)
         count++;
     return qkv__j_int(count);
 }
@@ -126,14 +117,13 @@ static value place(run *r, value self, const arguments *args, bool from_end)
     const qkv__jinja_str *s = string_argument(r, args, NULL, 0, &v);
     if (!s)
         return r->status ? self : qkv__jinja_error(r, "find: a string expected");
-    (void)qkv__jinja_work(&r->pool, self.s.len / 16);
-    for (size_t at = 0; (at = qkv__jinja_index(self.s, *s, at)) != SIZE_MAX; at++) {
+    for (size_t at = 0; (at = qkv__jinja_index(&r->pool, self.s, *s, at)) != SIZE_MAX; at++) {
         found = at;
         if (!from_end)
             break;
     }
-    return qkv__j_int(found == SIZE_MAX
-                          ? -1 : (int64_t)qkv__jinja_length((qkv__jinja_str){self.s.data, found}));
+    return qkv__j_int(found == SIZE_MAX ? -1 : (int64_t)qkv__jinja_length(
+                                                   &r->pool, (qkv__jinja_str){self.s.data, found}));
 }
 
 METHOD(find) { return place(r, self, args, false); }
@@ -145,7 +135,7 @@ static void push_part(run *r, qkv__jinja_list *out, value self, size_t from, siz
 {
     qkv__jinja_str s = {self.s.data + from, to - from};
     (void)qkv__jinja_work(&r->pool, 1);
-    (void)qkv__jinja_push(&r->pool, out, piece_of(self, s));
+    (void)qkv__jinja_push(&r->pool, out, qkv__jinja_part_of(self, s));
 }
 
 /* At white space; empty parts are left out. */
@@ -155,12 +145,13 @@ static void split_spaces(run *r, value self, size_t most, qkv__jinja_list *out)
     while (!r->pool.full) {
         int32_t cp = 0;
         size_t end = 0;
-        rest = qkv__jinja_strip(rest, NULL, true, false);
+        rest = qkv__jinja_strip(&r->pool, rest, NULL, true, false);
         if (!rest.len)
             return;
         size_t from = (size_t)(rest.data - self.s.data);
         if (!most--) {
-            push_part(r, out, self, from, from + qkv__jinja_strip(rest, NULL, false, true).len);
+            rest = qkv__jinja_strip(&r->pool, rest, NULL, false, true);
+            push_part(r, out, self, from, from + rest.len);
             return;
         }
         while (end < rest.len) {
@@ -179,7 +170,7 @@ static void split_spaces(run *r, value self, size_t most, qkv__jinja_list *out)
 static void split_right(run *r, value self, qkv__jinja_str by, size_t most, qkv__jinja_list *out)
 {
     size_t end = self.s.len, begin = end >= by.len ? end - by.len + 1 : 0;
-    for (; begin > 0 && most && !r->pool.full; begin--) {
+    for (; begin > 0 && most && qkv__jinja_work(&r->pool, by.len / 16); begin--) {
         size_t at = begin - 1;
         if (at + by.len > end || memcmp(self.s.data + at, by.data, by.len) != 0)
             continue;
@@ -203,7 +194,8 @@ static value split_string(run *r, value self, const arguments *args, bool right)
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, QKV__J_PLAIN);
     if (r->status || (s && !s->len) || (!s && right && most != SIZE_MAX))
         return r->status ? self : qkv__jinja_error(r, "split: a separator expected");
-    (void)qkv__jinja_work(&r->pool, self.s.len / 16);
+    if (!s || right)
+        (void)qkv__jinja_work(&r->pool, self.s.len / 4);
     if (!s) {
         split_spaces(r, self, most, out);
         return qkv__jinja_of_list(r, out);
@@ -213,7 +205,7 @@ static value split_string(run *r, value self, const arguments *args, bool right)
         return qkv__jinja_of_list(r, out);
     }
     for (; most && !r->pool.full; most--) {
-        size_t found = qkv__jinja_index(self.s, *s, at);
+        size_t found = qkv__jinja_index(&r->pool, self.s, *s, at);
         if (found == SIZE_MAX)
             break;
         push_part(r, out, self, at, found);
@@ -231,7 +223,7 @@ METHOD(splitlines)
     value keep = qkv__jinja_argument(args, "keepends", 0);
     qkv__jinja_list *out = qkv__jinja_list_new(&r->pool, QKV__J_PLAIN);
     for (size_t at = 0, next; at < self.s.len && !r->pool.full; at = next) {
-        size_t end = qkv__jinja_line_end(self.s, at, &next);
+        size_t end = qkv__jinja_line_end(&r->pool, self.s, at, &next);
         push_part(r, out, self, at, qkv__jinja_truth(keep) ? next : end);
     }
     return qkv__jinja_of_list(r, out);
@@ -268,7 +260,7 @@ METHOD(format)
             qkv__jinja_add(&out, s.data + i, 1);
             continue;
         }
-        size_t end = qkv__jinja_index(s, (qkv__jinja_str){"}", 1}, i);
+        size_t end = qkv__jinja_index(&r->pool, s, (qkv__jinja_str){"}", 1}, i);
         qkv__jinja_str name = {s.data + i + 1, end == SIZE_MAX ? 0 : end - i - 1};
         value key = qkv__j_str(name.data, name.len), v = qkv__j_undefined(name);
         bool digit = name.len == 1 && *name.data >= '0' && *name.data <= '9';
@@ -288,9 +280,10 @@ METHOD(format)
 }
 
 /* Whether all characters, of which there must be one, are of a kind. */
-static bool all_are(qkv__jinja_str s, bool letters, bool digits)
+static bool all_are(run *r, qkv__jinja_str s, bool letters, bool digits)
 {
     int32_t cp;
+    (void)qkv__jinja_work(&r->pool, s.len / 4);
     for (size_t i = 0; i < s.len;) {
         i += qkv__utf8_next(s.data + i, s.len - i, &cp);
         qkv__char_class class = qkv__class_of(cp);
@@ -300,14 +293,13 @@ static bool all_are(qkv__jinja_str s, bool letters, bool digits)
     return s.len > 0;
 }
 
-METHOD(isdigit) { NO_ARGUMENTS; (void)r; return qkv__j_bool(all_are(self.s, false, true)); }
-METHOD(isalpha) { NO_ARGUMENTS; (void)r; return qkv__j_bool(all_are(self.s, true, false)); }
-METHOD(isalnum) { NO_ARGUMENTS; (void)r; return qkv__j_bool(all_are(self.s, true, true)); }
+METHOD(isdigit) { NO_ARGUMENTS; return qkv__j_bool(all_are(r, self.s, false, true)); }
+METHOD(isalpha) { NO_ARGUMENTS; return qkv__j_bool(all_are(r, self.s, true, false)); }
+METHOD(isalnum) { NO_ARGUMENTS; return qkv__j_bool(all_are(r, self.s, true, true)); }
 METHOD(isspace)
 {
     NO_ARGUMENTS;
-    (void)r;
-    return qkv__j_bool(self.s.len && !qkv__jinja_strip(self.s, NULL, true, false).len);
+    return qkv__j_bool(self.s.len && !qkv__jinja_strip(&r->pool, self.s, NULL, true, false).len);
 }
 
 const qkv__jinja_row qkv__jinja_string_methods[] = {

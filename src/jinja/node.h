@@ -42,9 +42,10 @@ typedef enum {
     QKV__N_ITEM,      /* a[b] */
     QKV__N_SLICE,     /* the index of an item: list: from, to, step; each may be a None */
     QKV__N_CALL,      /* a(list) */
-    QKV__N_FILTER,    /* a|name(list); a is NULL in blocks */
+    QKV__N_FILTER,    /* a|name(list) */
     QKV__N_TEST,      /* a is name(list) */
-    QKV__N_KEYWORD,   /* of an argument, parameter or assignment: name, a */
+    QKV__N_BLOCK,     /* what a block printed: its filters begin with it */
+    QKV__N_KEYWORD,   /* of an argument or parameter: name, a */
     QKV__N_SPREAD,    /* of arguments: *a, or **a if named */
     QKV__N_NOT,
     QKV__N_UNARY,     /* name: - or + */
@@ -78,7 +79,7 @@ struct qkv__jinja_node {
     qkv__jinja_str name;
     bool named;                    /* of a spread */
     qkv__jinja_value value;
-    const void *row;               /* of a filter or test: its row in the table */
+    const void *row;               /* of a filter or test: its row in the table; NULL: none */
     qkv__jinja_node *a, *b, *c;
     qkv__jinja_node *list, *body;  /* the first of each; */
     qkv__jinja_node *next;         /* the others */

@@ -143,7 +143,12 @@ static value compute_reals(run *r, qkv__jinja_str op, double a, double b)
         return qkv__jinja_error(r, "division by zero");
     if (qkv__jinja_is(op, "/"))
         return qkv__j_real(a / b);
-    return qkv__j_real(op.data[0] == '%' ? a - b * floor(a / b) : floor(a / b));
+    double rest = fmod(a, b); /* Python rounds down, so that it has the sign of b */
+    if (!(rest < 0 || rest > 0))
+        rest = copysign(0, b);
+    else if ((rest < 0) != (b < 0))
+        rest += b;
+    return qkv__j_real(op.data[0] == '%' ? rest : nearbyint((a - rest) / b));
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

@@ -21,29 +21,56 @@ static bool at_end_tag(const parser *p, const char *const *ends)
     return false;
 }
 
-/* The statements up to `end`, whose tag is skipped. */
+/* After a tag: its end, then the statements up to the tag of one of these, whose name is next. */
+static node *parse_up_to(parser *p, const char *const *ends)
+{
+    (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
+    node *body = parse_body(p, ends);
+    if (p->status)
+        return NULL;
+    if (at_end_tag(p, ends))
+        p->at++;
+    else
+        qkv__jinja_unexpected(p, ends[0]);
+    return body;
+}
+
+/* The same up to `end`, whose tag is skipped. */
 static node *parse_until(parser *p, const char *end)
 {
     const char *const ends[] = {end, NULL};
-    (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
-    node *body = parse_body(p, ends);
-    if (!p->status && at_end_tag(p, ends))
-        p->at += 2;
-    else
-        qkv__jinja_unexpected(p, end);
+    node *body = parse_up_to(p, ends);
+    (void)qkv__jinja_skip(p, QKV__T_NAME, end);
     (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
     return body;
 }
 
-static node *parse_target_name(parser *p, bool member)
+/* Where a tag is `else` or `end`: what is to be done else, or NULL. */
+static node *parse_else(parser *p, const char *end)
 {
-    node *n = qkv__jinja_node_new(p, QKV__N_NAME);
+    node *n = NULL;
+    if (qkv__jinja_skip(p, QKV__T_NAME, end))
+        (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
+    else if (qkv__jinja_expect(p, QKV__T_NAME, "else") && (n = qkv__jinja_node_new(p, QKV__N_ELSE)))
+        n->body = parse_until(p, end);
+    return n;
+}
+
+static node *parse_targets(parser *p, bool member);
+
+/* `a` or `(a, b)`; with `member` also a.b. */
+static node *parse_target(parser *p, bool member)
+{
+    node *n;
+    if (qkv__jinja_skip(p, QKV__T_OPERATOR, "(")) {
+        n = qkv__jinja_enter(p) ? parse_targets(p, member) : NULL;
+        p->depth--;
+        (void)qkv__jinja_expect(p, QKV__T_OPERATOR, ")");
+        return n;
+    }
+    n = qkv__jinja_node_new(p, QKV__N_NAME);
     if (!n)
         return NULL;
-    if (qkv__jinja_skip(p, QKV__T_OPERATOR, "(")) { /* for a, (b, c) in .. */
-        qkv__jinja_unexpected(p, "a name");
-        return NULL;
-    }
     n->name = qkv__jinja_expect_name(p);
     if (member && qkv__jinja_skip(p, QKV__T_OPERATOR, ".")) {
         qkv__jinja_str name = qkv__jinja_expect_name(p);
@@ -53,22 +80,19 @@ static node *parse_target_name(parser *p, bool member)
     return n;
 }
 
-/* `a`, `a, b` or `(a, b)`; with `member` also a.b. */
-static node *parse_target(parser *p, bool member)
+/* One target, or several between commas. */
+static node *parse_targets(parser *p, bool member)
 {
-    bool bracket = qkv__jinja_skip(p, QKV__T_OPERATOR, "(");
-    node *first = parse_target_name(p, member), *last = first, *n = first;
-    if (first && qkv__jinja_at(p, QKV__T_OPERATOR, ",")) {
-        n = qkv__jinja_node_new(p, QKV__N_TUPLE);
-        if (n)
-            n->list = first;
-        while (last && qkv__jinja_skip(p, QKV__T_OPERATOR, ",")) {
-            last->next = parse_target_name(p, member);
-            last = last->next;
-        }
+    node *first = parse_target(p, member), *last = first;
+    if (!first || !qkv__jinja_at(p, QKV__T_OPERATOR, ","))
+        return first;
+    node *n = qkv__jinja_node_new(p, QKV__N_TUPLE);
+    if (n)
+        n->list = first;
+    while (last && qkv__jinja_skip(p, QKV__T_OPERATOR, ",")) {
+        last->next = parse_target(p, member);
+        last = last->next;
     }
-    if (bracket)
-        (void)qkv__jinja_expect(p, QKV__T_OPERATOR, ")");
     return n;
 }
 
@@ -76,66 +100,37 @@ static node *parse_target(parser *p, bool member)
 
 static node *parse_if(parser *p)
 {
-    static const char *const ends[] = {"elif", "else", "endif", NULL};
+    static const char *const ends[] = {"endif", "elif", "else", NULL};
     node *n = qkv__jinja_node_new(p, QKV__N_IF);
     node **last = n ? &n->list : NULL;
-    bool more = n != NULL;
-    while (more && !p->status) {
+    do {
         node *branch = qkv__jinja_node_new(p, QKV__N_ELSE);
         if (!branch)
             return NULL;
         branch->a = qkv__jinja_tuple(p, false);
-        (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
-        branch->body = parse_body(p, ends);
+        branch->body = parse_up_to(p, ends);
         *last = branch;
         last = &branch->next;
-        more = false;
-        if (!at_end_tag(p, ends)) {
-            qkv__jinja_unexpected(p, "endif");
-            return NULL;
-        }
-        p->at++;
-        more = qkv__jinja_skip(p, QKV__T_NAME, "elif");
-    }
-    if (qkv__jinja_skip(p, QKV__T_NAME, "else")) {
-        n->c = qkv__jinja_node_new(p, QKV__N_ELSE);
-        if (n->c)
-            n->c->body = parse_until(p, "endif");
-        return n;
-    }
-    p->at += !p->status;
-    (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
+    } while (qkv__jinja_skip(p, QKV__T_NAME, "elif"));
+    n->c = parse_else(p, "endif");
     return n;
 }
 
 static node *parse_for(parser *p)
 {
-    static const char *const ends[] = {"else", "endfor", NULL};
+    static const char *const ends[] = {"endfor", "else", NULL};
     node *n = qkv__jinja_node_new(p, QKV__N_FOR);
     if (!n)
         return NULL;
-    n->b = parse_target(p, false);
+    n->b = parse_targets(p, false);
     (void)qkv__jinja_expect(p, QKV__T_NAME, "in");
     n->a = qkv__jinja_tuple(p, false);
     if (qkv__jinja_skip(p, QKV__T_NAME, "if"))
         n->c = qkv__jinja_expression(p);
-    (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
     p->loops++;
-    n->body = parse_body(p, ends);
+    n->body = parse_up_to(p, ends);
     p->loops--;
-    if (!at_end_tag(p, ends)) {
-        qkv__jinja_unexpected(p, "endfor");
-        return NULL;
-    }
-    p->at++;
-    if (qkv__jinja_skip(p, QKV__T_NAME, "else")) {
-        n->list = qkv__jinja_node_new(p, QKV__N_ELSE);
-        if (n->list)
-            n->list->body = parse_until(p, "endfor");
-        return n;
-    }
-    p->at++;
-    (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
+    n->list = parse_else(p, "endfor");
     return n;
 }
 
@@ -144,7 +139,7 @@ static node *parse_set(parser *p)
     node *n = qkv__jinja_node_new(p, QKV__N_SET);
     if (!n)
         return NULL;
-    n->b = parse_target(p, true);
+    n->b = parse_targets(p, true);
     if (qkv__jinja_skip(p, QKV__T_OPERATOR, "=")) {
         n->a = qkv__jinja_tuple(p, true);
         (void)qkv__jinja_expect(p, QKV__T_BLOCK_END, NULL);
@@ -238,7 +233,7 @@ static node *parse_with(parser *p)
         node *set = *last = qkv__jinja_node_new(p, QKV__N_SET);
         if (!set)
             return NULL;
-        set->b = parse_target(p, false);
+        set->b = parse_targets(p, false);
         (void)qkv__jinja_expect(p, QKV__T_OPERATOR, "=");
         set->a = qkv__jinja_expression(p);
         last = &set->next;

@@ -7,9 +7,6 @@
 typedef qkv__jinja_node node;
 typedef qkv__jinja_parser parser;
 
-static node *parse_binary(parser *p, size_t level);
-static node *parse_unary(parser *p, bool filters);
-
 static bool at_operator(const parser *p, const char *op)
 {
     return qkv__jinja_at(p, QKV__T_OPERATOR, op);
@@ -212,6 +209,15 @@ static node *parse_attribute(parser *p, node *of)
     return n;
 }
 
+/* After the opening bracket. */
+static node *parse_call(parser *p, node *of)
+{
+    node *n = node_of(p, QKV__N_CALL, of, NULL);
+    if (n)
+        n->list = parse_arguments(p);
+    return n;
+}
+
 /* `.name`, `[key]` and `(arguments)` behind a value. */
 static node *parse_postfix(parser *p, node *n)
 {
@@ -225,9 +231,7 @@ static node *parse_postfix(parser *p, node *n)
                 p->depth--;
             }
         } else if (skip_operator(p, "(")) {
-            n = node_of(p, QKV__N_CALL, n, NULL);
-            if (n)
-                n->list = parse_arguments(p);
+            n = parse_call(p, n);
         } else {
             break;
         }
@@ -242,9 +246,6 @@ static node *parse_filter(parser *p, node *of)
         return NULL;
     n->name = qkv__jinja_expect_name(p);
     n->row = qkv__jinja_filter_of(p->t, n->name);
-    if (!n->row && !p->status)
-        p->status = qkv__jinja_fail(p->t, n->line, "filter \"%.*s\" is not known",
-                                    (int)n->name.len, n->name.data);
     if (skip_operator(p, "("))
         n->list = parse_arguments(p);
     return n;
@@ -253,11 +254,13 @@ static node *parse_filter(parser *p, node *of)
 /* An argument of a test may stand without brackets: `x is divisibleby 3`. */
 static bool at_test_argument(const parser *p)
 {
-    if (p->at->kind == QKV__T_NAME)
-        return !at_word(p, "else") && !at_word(p, "or") && !at_word(p, "and") &&
-               !at_word(p, "if") && !at_word(p, "is") && !at_word(p, "in") && !at_word(p, "not");
-    return p->at->kind == QKV__T_STRING || p->at->kind == QKV__T_INT ||
-           p->at->kind == QKV__T_REAL || at_operator(p, "[") || at_operator(p, "{");
+    static const char *const others[] = {"else", "or", "and", "if", "is", "in", "not"};
+    bool other = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        other |= at_word(p, others[i]);
+    return (p->at->kind == QKV__T_NAME && !other) || p->at->kind == QKV__T_STRING ||
+           p->at->kind == QKV__T_INT || p->at->kind == QKV__T_REAL || at_operator(p, "[") ||
+           at_operator(p, "{");
 }
 
 static node *parse_test(parser *p, node *of)
@@ -268,9 +271,6 @@ static node *parse_test(parser *p, node *of)
         return NULL;
     n->name = qkv__jinja_expect_name(p);
     n->row = qkv__jinja_row_of(p->t->library->tests, n->name);
-    if (!n->row && !p->status)
-        p->status = qkv__jinja_fail(p->t, n->line, "test \"%.*s\" is not known",
-                                    (int)n->name.len, n->name.data);
     if (skip_operator(p, "("))
         n->list = parse_arguments(p);
     else if (at_test_argument(p))
@@ -288,9 +288,7 @@ static node *parse_filters(parser *p, node *n)
         } else if (skip_word(p, "is")) {
             n = parse_test(p, n);
         } else if (skip_operator(p, "(")) {
-            n = node_of(p, QKV__N_CALL, n, NULL);
-            if (n)
-                n->list = parse_arguments(p);
+            n = parse_call(p, n);
         } else {
             break;
         }
@@ -300,7 +298,7 @@ static node *parse_filters(parser *p, node *n)
 
 node *qkv__jinja_filter_chain(parser *p)
 {
-    node *n = parse_filter(p, NULL);
+    node *n = parse_filter(p, qkv__jinja_node_new(p, QKV__N_BLOCK));
     while (n && !p->status && skip_operator(p, "|"))
         n = parse_filter(p, n);
     return n;
@@ -332,39 +330,40 @@ static node *parse_unary(parser *p, bool filters)
 static const char *const operators[][5] = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
 enum { LEVELS = sizeof operators / sizeof *operators };
 
+/* The one of these that is at the place, skipped; an empty name: none. */
+static qkv__jinja_str skip_one_of(parser *p, const char *const *all)
+{
+    const qkv__jinja_str op = p->at->text;
+    for (; *all; all++)
+        if (skip_operator(p, *all))
+            return op;
+    return (qkv__jinja_str){"", 0};
+}
+
 static node *parse_binary(parser *p, size_t level)
 {
-    node *n = level + 1 < LEVELS ? parse_binary(p, level + 1) : parse_unary(p, true);
-    for (size_t i = 0; n && !p->status && operators[level][i];) {
-        qkv__jinja_str op = p->at->text;
-        if (!skip_operator(p, operators[level][i])) {
-            i++;
-            continue;
-        }
-        i = 0;
-        n = node_of(p, QKV__N_BINARY, n,
-                    level + 1 < LEVELS ? parse_binary(p, level + 1) : parse_unary(p, true));
+    if (level == LEVELS)
+        return parse_unary(p, true);
+    node *n = parse_binary(p, level + 1);
+    for (qkv__jinja_str op; n && (op = skip_one_of(p, operators[level])).len;) {
+        n = node_of(p, QKV__N_BINARY, n, parse_binary(p, level + 1));
         if (n)
             n->name = op;
     }
     return n;
 }
 
-/* The comparison at the place, skipped; an empty name: there is none. */
 static qkv__jinja_str skip_comparison(parser *p)
 {
-    static const char *const all[] = {"==", "!=", "<=", ">=", "<", ">"};
-    qkv__jinja_str op = p->at->text;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (skip_operator(p, all[i]))
-            return op;
+    static const char *const all[] = {"==", "!=", "<=", ">=", "<", ">", NULL};
+    const qkv__jinja_str op = p->at->text;
     if (skip_word(p, "in"))
         return op;
     if (at_word(p, "not") && p->at[1].kind == QKV__T_NAME && qkv__jinja_is(p->at[1].text, "in")) {
         p->at += 2;
         return (qkv__jinja_str){"not in", 6};
     }
-    return (qkv__jinja_str){"", 0};
+    return skip_one_of(p, all);
 }
 
 static node *parse_compare(parser *p)

@@ -150,7 +150,7 @@ static void dump_character(qkv__jinja_text *out, const char *s, size_t n, int32_
                        0xd800u + (((unsigned)cp - 0x10000u) >> 10),
                        0xdc00u + ((unsigned)cp & 0x3ffu));
     else if (cp < 32 || (cp > 126 && ascii))
-        (void)snprintf(text, sizeof text, cp == 127 ? "\x7f" : "\\u%04x", (unsigned)cp);
+        (void)snprintf(text, sizeof text, "\\u%04x", (unsigned)cp);
     else
         *text = 0;
     if (*text)
@@ -202,7 +202,7 @@ static bool dump_key(qkv__jinja_text *out, qkv__jinja_value key, const qkv__jinj
     if (key.kind == QKV__J_STRING)
         return dump_scalar(out, key, how->ascii);
     qkv__jinja_puts(out, "\"");
-    bool ok = key.kind != QKV__J_STRING && dump_scalar(out, key, how->ascii);
+    bool ok = dump_scalar(out, key, how->ascii);
     qkv__jinja_puts(out, "\"");
     return ok;
 }

@@ -58,32 +58,49 @@ void qkv__jinja_write(run *r, qkv__jinja_text *out, value v)
 
 qkv__jinja_list *qkv__jinja_iterate(run *r, value v)
 {
-    qkv__jinja_list *list = NULL;
-    if (v.kind == QKV__J_LIST && v.list->kind != QKV__J_GENERATOR)
-        return v.list;
-    list = qkv__jinja_list_new(&r->pool, QKV__J_PLAIN);
+    const bool whole = v.kind == QKV__J_LIST && v.list->kind != QKV__J_GENERATOR;
+    qkv__jinja_list *list = whole ? v.list : qkv__jinja_list_new(&r->pool, QKV__J_PLAIN);
     if (!list)
         return NULL;
-    if (v.kind == QKV__J_LIST) {
-        qkv__jinja_list taken = *v.list;
-        v.list->count = 0;
-        *list = taken;
+    if (v.kind == QKV__J_LIST && !whole) {
+        *list = *v.list;
         list->kind = QKV__J_PLAIN;
+        v.list->count = 0;
     } else if (v.kind == QKV__J_DICT) {
         for (size_t i = 0; i < v.dict->count; i++)
             (void)qkv__jinja_push(&r->pool, list, v.dict->keys[i]);
     } else if (v.kind == QKV__J_STRING) {
-        for (size_t i = 0, n; i < v.s.len && qkv__jinja_work(&r->pool, 1); i += n) {
+        for (size_t i = 0, n; i < v.s.len && !r->pool.full; i += n) {
             qkv__jinja_str rest = {v.s.data + i, v.s.len - i};
-            n = qkv__jinja_offset(rest, 1);
+            n = qkv__jinja_offset(&r->pool, rest, 1);
             (void)qkv__jinja_push(&r->pool, list, qkv__j_str(rest.data, n));
         }
-    } else if (v.kind != QKV__J_UNDEFINED) {
+    } else if (!whole && v.kind != QKV__J_UNDEFINED) {
         (void)qkv__jinja_error(r, "%s cannot be iterated over", qkv__jinja_kind_name(v));
         return NULL;
     }
     (void)qkv__jinja_work(&r->pool, list->count);
     return qkv__jinja_check(r) ? list : NULL;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+bool qkv__jinja_push_scope(run *r, qkv__jinja_scope *outer)
+{
+    qkv__jinja_scope *s = qkv__jinja_alloc(&r->pool, sizeof *s);
+    if (!s)
+        return qkv__jinja_check(r);
+    s->outer = outer;
+    r->scope = s;
+    return true;
+}
+
+const value *qkv__jinja_lookup(run *r, qkv__jinja_str name)
+{
+    const value key = qkv__j_str(name.data, name.len), *found = NULL;
+    for (const qkv__jinja_scope *s = r->scope; s && !found; s = s->outer)
+        found = qkv__jinja_find(&r->pool, &s->names, key);
+    return found;
 }
 
 /* ---- rows of tables -------------------------------------------------------------------------- */
@@ -126,6 +143,7 @@ value qkv__jinja_apply(run *r, const qkv__jinja_row *row, const char *what, valu
                        const qkv__jinja_arguments *args)
 {
     size_t given = args->count + args->named.count;
+    (void)qkv__jinja_work(&r->pool, 1);
     bool any = row->names[0] && row->names[0][0] == '*';
     if (given < row->least || (!any && given > row->most) || args->count > row->most)
         return qkv__jinja_error(r, "%s%s: %zu to %zu arguments expected, found %zu", what,

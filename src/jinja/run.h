@@ -38,6 +38,7 @@ struct qkv__jinja_run {
     qkv__jinja_pool pool;
     qkv__jinja_text out; /* of the innermost macro or captured block */
     bool inner;          /* out is not the rendering itself */
+    qkv__jinja_value block; /* what the block printed whose filters are applied next */
     qkv__jinja_scope *scope;
     qkv__jinja_spans *spans; /* may be NULL */
     int64_t now;
@@ -93,12 +94,21 @@ qkv__jinja_value qkv__jinja_call(qkv__jinja_run *r, qkv__jinja_value f,
                                  const qkv__jinja_arguments *args);
 
 qkv__jinja_value qkv__jinja_evaluate(qkv__jinja_run *r, const qkv__jinja_node *n);
+/* The arguments of a call, filter or test. False: a failure. */
+bool qkv__jinja_evaluate_arguments(qkv__jinja_run *r, const qkv__jinja_node *list,
+                                   qkv__jinja_arguments *out);
 void qkv__jinja_execute(qkv__jinja_run *r, const qkv__jinja_node *first);
 /* What a block prints, in a scope of its own. */
 qkv__jinja_value qkv__jinja_captured(qkv__jinja_run *r, const qkv__jinja_node *body);
 qkv__jinja_macro_fn qkv__jinja_call_macro;
-bool qkv__jinja_push_scope(qkv__jinja_run *r, qkv__jinja_scope *outer);
 
+bool qkv__jinja_push_scope(qkv__jinja_run *r, qkv__jinja_scope *outer);
+/* The value of a name in the scope and those around it; NULL: it has none. */
+const qkv__jinja_value *qkv__jinja_lookup(qkv__jinja_run *r, qkv__jinja_str name);
+
+/* The entries of a dict as tuples. */
+qkv__jinja_value qkv__jinja_entries(qkv__jinja_run *r, const qkv__jinja_dict *d,
+                                    qkv__jinja_list_kind kind);
 /* self.name and self[key], with undefined for what is not there. */
 qkv__jinja_value qkv__jinja_attribute(qkv__jinja_run *r, qkv__jinja_value self,
                                       qkv__jinja_str name);

@@ -31,10 +31,9 @@ typedef qkv__jinja_arguments arguments;
 
 static bool same_case(run *r, value v, qkv__jinja_case *change)
 {
-    qkv__jinja_str s = qkv__jinja_string(r, v);
-    return qkv__jinja_same(qkv__jinja_change_case(r, s, change).s, s) &&
-           !qkv__jinja_same(qkv__jinja_change_case(r, s, qkv__jinja_lower).s,
-                            qkv__jinja_change_case(r, s, qkv__jinja_upper).s);
+    return qkv__jinja_same(qkv__jinja_change_case(r, v, change).s, qkv__jinja_string(r, v)) &&
+           !qkv__jinja_same(qkv__jinja_change_case(r, v, qkv__jinja_lower).s,
+                            qkv__jinja_change_case(r, v, qkv__jinja_upper).s);
 }
 
 TEST(defined, v.kind != QKV__J_UNDEFINED)
@@ -57,15 +56,16 @@ TEST(callable, v.kind == QKV__J_FUNCTION || v.kind == QKV__J_MACRO || v.kind == 
 TEST(lower, same_case(r, v, qkv__jinja_lower))
 TEST(upper, same_case(r, v, qkv__jinja_upper))
 
-static bool divides(run *r, value v, value by)
+/* Is v % by == rest? */
+static bool leaves(run *r, value v, value by, int64_t rest)
 {
-    value rest = qkv__jinja_binary(r, (qkv__jinja_str){"%", 1}, v, by);
-    return qkv__jinja_number(rest) && !qkv__jinja_truth(rest);
+    value found = qkv__jinja_binary(r, (qkv__jinja_str){"%", 1}, v, by);
+    return qkv__jinja_equal(&r->pool, found, qkv__j_int(rest), 0);
 }
 
-TEST(even, divides(r, v, qkv__j_int(2)))
-TEST(odd, !divides(r, v, qkv__j_int(2)))
-TEST_WITH(divisibleby, false, divides(r, v, with))
+TEST(even, leaves(r, v, qkv__j_int(2), 0))
+TEST(odd, leaves(r, v, qkv__j_int(2), 1))
+TEST_WITH(divisibleby, false, leaves(r, v, with, 0))
 TEST_WITH(eq, false, qkv__jinja_equal(&r->pool, v, with, 0))
 TEST_WITH(ne, false, !qkv__jinja_equal(&r->pool, v, with, 0))
 TEST_WITH(lt, true, order < 0)

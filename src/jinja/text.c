@@ -1,10 +1,17 @@
-/* text.c - changes of strings that filters and methods share. */
+/* text.c - strings: what filters and methods share. */
 #include "jinja/text.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+
+qkv__jinja_value qkv__jinja_part_of(qkv__jinja_value self, qkv__jinja_str s)
+{
+    qkv__jinja_value v = qkv__j_str(s.data, s.len);
+    v.safe = self.kind == QKV__J_STRING && self.safe;
+    return v;
+}
 
 int32_t qkv__jinja_upper(int32_t cp, int32_t before) { return (void)before, utf8proc_toupper(cp); }
 int32_t qkv__jinja_lower(int32_t cp, int32_t before) { return (void)before, utf8proc_tolower(cp); }
@@ -31,22 +38,23 @@ int32_t qkv__jinja_title_of_filter(int32_t cp, int32_t before)
     return begins ? utf8proc_toupper(cp) : utf8proc_tolower(cp);
 }
 
-qkv__jinja_value qkv__jinja_change_case(qkv__jinja_run *r, qkv__jinja_str s,
+qkv__jinja_value qkv__jinja_change_case(qkv__jinja_run *r, qkv__jinja_value self,
                                         qkv__jinja_case *change)
 {
+    const qkv__jinja_str s = qkv__jinja_string(r, self);
     qkv__jinja_text out = {.pool = &r->pool};
     int32_t cp, before = -1;
     (void)qkv__jinja_work(&r->pool, s.len / 4);
     for (size_t i = 0; i < s.len && !r->pool.full;) {
         char bytes[4];
         i += qkv__utf8_next(s.data + i, s.len - i, &cp);
-        if (cp == 0xdf && (change == qkv__jinja_upper)) /* the one in common use that has two */
+        if (cp == 0xdf && change == qkv__jinja_upper) /* the one in common use that has two */
             qkv__jinja_puts(&out, "SS");
         else
             qkv__jinja_add(&out, bytes, qkv__utf8_put(bytes, change(cp, before)));
         before = cp;
     }
-    return qkv__jinja_done(&out);
+    return qkv__jinja_part_of(self, qkv__jinja_done(&out).s);
 }
 
 qkv__jinja_value qkv__jinja_replace(qkv__jinja_run *r, qkv__jinja_str s, qkv__jinja_str from,
@@ -54,9 +62,8 @@ qkv__jinja_value qkv__jinja_replace(qkv__jinja_run *r, qkv__jinja_str s, qkv__ji
 {
     qkv__jinja_text out = {.pool = &r->pool};
     size_t at = 0;
-    (void)qkv__jinja_work(&r->pool, s.len / 16);
     for (; most && qkv__jinja_work(&r->pool, 1); most--) {
-        size_t found = qkv__jinja_index(s, from, at);
+        size_t found = qkv__jinja_index(&r->pool, s, from, at);
         if (found == SIZE_MAX)
             break;
         qkv__jinja_add(&out, s.data + at, found - at);
@@ -67,7 +74,7 @@ qkv__jinja_value qkv__jinja_replace(qkv__jinja_run *r, qkv__jinja_str s, qkv__ji
         if (at == s.len) /* between all characters */
             return qkv__jinja_done(&out);
         qkv__jinja_str rest = {s.data + at, s.len - at};
-        size_t n = qkv__jinja_offset(rest, 1);
+        size_t n = qkv__jinja_offset(&r->pool, rest, 1);
         qkv__jinja_add(&out, rest.data, n);
         at += n;
     }

@@ -1,59 +1,7 @@
-/* value.c - the pool, lists, dicts, and what Python finds true, equal, or smaller. */
+/* value.c - lists, dicts, and what Python finds true, equal, or smaller. */
 #include "jinja/value.h"
 
 #include <string.h>
-
-enum { BLOCK = 1 << 16, PLACE = 16 }; /* bytes: of a block, and what allocations are rounded to */
-
-/* ---- pool ------------------------------------------------------------------------------------ */
-
-qkv_status qkv__jinja_pool_open(qkv__jinja_pool *p, qkv_context *ctx, size_t limit, size_t most)
-{
-    *p = (qkv__jinja_pool){.limit = limit, .most = most};
-    return qkv__arena_create(&p->arena, ctx, "template");
-}
-
-void qkv__jinja_pool_close(qkv__jinja_pool *p)
-{
-    qkv__arena_destroy(p->arena);
-    *p = (qkv__jinja_pool){0};
-}
-
-void *qkv__jinja_alloc(qkv__jinja_pool *p, size_t bytes)
-{
-    if (p->full || bytes > p->limit - p->used) {
-        p->full = true;
-        return NULL;
-    }
-    size_t need = (bytes / PLACE + 1) * PLACE;
-    p->used = need < p->limit - p->used ? p->used + need : p->limit;
-    if (need > p->left) {
-        size_t block = need > BLOCK / 4 ? need : BLOCK;
-        char *data = qkv__arena_alloc(p->arena, block);
-        if (!data) {
-            p->full = true;
-            return NULL;
-        }
-        if (block == need)
-            return memset(data, 0, need);
-        p->at = data;
-        p->left = block;
-    }
-    void *out = memset(p->at, 0, need);
-    p->at += need;
-    p->left -= need;
-    return out;
-}
-
-bool qkv__jinja_work(qkv__jinja_pool *p, size_t steps)
-{
-    if (p->full || steps > p->most - p->work) {
-        p->full = true;
-        return false;
-    }
-    p->work += steps;
-    return true;
-}
 
 /* Room for one more of elements that begin to fill an array. */
 static void *pool_grow(qkv__jinja_pool *p, void *old, size_t count, size_t capacity, size_t size)
@@ -75,22 +23,15 @@ qkv__jinja_value qkv__j_undefined(qkv__jinja_str name)
 
 const char *qkv__jinja_kind_name(qkv__jinja_value v)
 {
-    static const char *const lists[] = {"a list", "a tuple", "a range", "a view of a dict",
-                                        "a generator"};
-    switch (v.kind) {
-    case QKV__J_UNDEFINED: return "an undefined value";
-    case QKV__J_NONE: return "None";
-    case QKV__J_BOOL: return "a boolean";
-    case QKV__J_INT: return "an integer";
-    case QKV__J_REAL: return "a number";
-    case QKV__J_STRING: return "a string";
-    case QKV__J_LIST: return lists[v.list->kind];
-    case QKV__J_DICT: return "a dict";
-    case QKV__J_NAMESPACE: return "a namespace";
-    case QKV__J_LOOP: return "the loop";
-    case QKV__J_MACRO: return "a macro";
-    default: return "a function";
-    }
+    static const char *const kinds[] = {
+        [QKV__J_UNDEFINED] = "an undefined value", [QKV__J_NONE] = "None",
+        [QKV__J_BOOL] = "a boolean", [QKV__J_INT] = "an integer", [QKV__J_REAL] = "a number",
+        [QKV__J_STRING] = "a string", [QKV__J_DICT] = "a dict", [QKV__J_NAMESPACE] = "a namespace",
+        [QKV__J_LOOP] = "the loop", [QKV__J_FUNCTION] = "a function", [QKV__J_MACRO] = "a macro"};
+    static const char *const lists[] = {
+        [QKV__J_PLAIN] = "a list", [QKV__J_TUPLE] = "a tuple", [QKV__J_RANGE] = "a range",
+        [QKV__J_VIEW] = "a view of a dict", [QKV__J_GENERATOR] = "a generator"};
+    return v.kind == QKV__J_LIST ? lists[v.list->kind] : kinds[v.kind];
 }
 
 /* ---- lists and dicts ------------------------------------------------------------------------- */
@@ -140,8 +81,10 @@ bool qkv__jinja_set(qkv__jinja_pool *p, qkv__jinja_dict *d, qkv__jinja_value key
     if (!d || !qkv__jinja_work(p, d->count / 4))
         return false;
     for (size_t i = 0; i < d->count; i++)
-        if (qkv__jinja_equal(p, d->keys[i], key, 0))
-            return d->values[i] = v, true;
+        if (qkv__jinja_equal(p, d->keys[i], key, 0)) {
+            d->values[i] = v;
+            return true;
+        }
     if (d->count == d->capacity) {
         size_t capacity = d->capacity ? d->capacity * 2 : 4;
         qkv__jinja_value *keys = pool_grow(p, d->keys, d->count, capacity, sizeof *keys);
@@ -232,7 +175,7 @@ bool qkv__jinja_equal(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value b
     case QKV__J_UNDEFINED:
     case QKV__J_NONE: return true;
     case QKV__J_STRING:
-        return qkv__jinja_work(p, a.s.len / 64) && qkv__jinja_same(a.s, b.s);
+        return a.s.len == b.s.len && qkv__jinja_work(p, a.s.len / 16) && qkv__jinja_same(a.s, b.s);
     case QKV__J_LIST: return lists_equal(p, a.list, b.list, depth);
     case QKV__J_DICT: return dicts_equal(p, a.dict, b.dict, depth);
     default: return a.dict == b.dict; /* the same object */
@@ -243,6 +186,7 @@ bool qkv__jinja_compare(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value
                          int *out)
 {
     *out = 0;
+    (void)qkv__jinja_work(p, 1);
     if (qkv__jinja_number(a) && qkv__jinja_number(b)) {
         if (a.kind != QKV__J_REAL && b.kind != QKV__J_REAL)
             *out = (a.i > b.i) - (a.i < b.i);
@@ -252,7 +196,7 @@ bool qkv__jinja_compare(qkv__jinja_pool *p, qkv__jinja_value a, qkv__jinja_value
         return true;
     }
     if (a.kind == QKV__J_STRING && b.kind == QKV__J_STRING) {
-        *out = qkv__jinja_order(a.s, b.s);
+        *out = qkv__jinja_order(p, a.s, b.s);
         return true;
     }
     if (a.kind != QKV__J_LIST || b.kind != QKV__J_LIST || a.list->kind != b.list->kind ||

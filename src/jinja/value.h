@@ -5,23 +5,6 @@
 
 #include "jinja/string.h"
 
-/* Memory of a template, or of one rendering of it. The first failure is kept: an allocation that
- * failed, or the limit. */
-typedef struct {
-    qkv__arena *arena;
-    char *at;      /* free bytes of the last block */
-    size_t left;   /* their number */
-    size_t used, limit; /* bytes handed out */
-    size_t work, most;  /* steps, each of a few machine instructions */
-    bool full;          /* a limit was reached, or an allocation failed */
-} qkv__jinja_pool;
-
-/* Limits: bytes, and steps. */
-qkv_status qkv__jinja_pool_open(qkv__jinja_pool *p, qkv_context *ctx, size_t limit, size_t most);
-void qkv__jinja_pool_close(qkv__jinja_pool *p);
-void *qkv__jinja_alloc(qkv__jinja_pool *p, size_t bytes); /* zeroed; NULL: no more */
-bool qkv__jinja_work(qkv__jinja_pool *p, size_t steps); /* false: no more */
-
 typedef enum {
     QKV__J_UNDEFINED, /* s: the name that has no value */
     QKV__J_NONE,

@@ -2,6 +2,7 @@
 #include "job/conversations.h"
 
 #include "qkv/gpt.h"
+#include "text/chat.h"
 
 enum { FIELDS = 2 };
 
@@ -51,28 +52,12 @@ qkv_status qkv__conversations_texts(qkv__conversations *c, const qkv__text_split
     return status ? status : add_texts(c->template, x->held, x->held_count, &c->valid, &out[1]);
 }
 
-static qkv_status write_records(qkv__conversations *c, qkv__run *r, const qkv_text_span *parts,
-                                size_t count, const char *name, size_t length, qkv_records **out)
+static qkv_status write_records(const qkv__conversations *c, const qkv__run *r,
+                                const qkv_text_span *parts, size_t count, const char *name,
+                                size_t length, qkv_records **out)
 {
-    qkv_chat_count n = {0};
-    qkv_records_writer *w = NULL;
-    qkv_status status = qkv_records_create(&w, r->ctx, qkv__run_path(r, name).text, FIELDS);
-    for (size_t i = 0; i < count && !status; i++)
-        status = qkv_chat_add_records(w, c->template, r->tokenizer, &parts[i], length, &n);
-    if (!status && !n.conversations)
-        status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: a conversation with an answer within the "
-                          "first %zu tokens expected, found none", c->files.items[0], length);
-    if (status) {
-        qkv_records_abandon(w);
-        return status;
-    }
-    if (n.cut)
-        qkv__note(r->ctx, "%zu of %zu conversations have more than %zu tokens and are truncated",
-                  n.cut, n.conversations, length);
-    if (n.left_out)
-        qkv__note(r->ctx, "%zu conversations without an answer within the first %zu tokens are "
-                  "left out", n.left_out, length);
-    return qkv_records_finish(w, out);
+    return qkv__chat_records(out, c->template, r->tokenizer, parts, count, length,
+                             qkv__run_path(r, name).text);
 }
 
 qkv_status qkv__conversations_write(qkv__conversations *c, qkv__run *r, const qkv__text_split *x,

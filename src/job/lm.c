@@ -18,9 +18,13 @@ typedef struct {
     size_t length;
 } settings;
 
-static const char *const layouts[] = {"llama", "gpt2", "mistral", "phi3", "qwen2", "qwen3", NULL};
-static qkv_model_type_fn *const types[] = {qkv_llama_type, qkv_gpt2_type, qkv_mistral_type,
-                                           qkv_phi3_type, qkv_qwen2_type, qkv_qwen3_type};
+/* The layouts, the default first: option values, types of models and variants of the job follow. */
+#define OTHER_LAYOUTS(USE) USE(gpt2) USE(mistral) USE(phi3) USE(qwen2) USE(qwen3)
+#define LAYOUTS(USE) USE(llama) OTHER_LAYOUTS(USE)
+#define LAYOUT_NAME(layout) #layout,
+#define LAYOUT_TYPE(layout) qkv_##layout##_type,
+static const char *const layouts[] = {LAYOUTS(LAYOUT_NAME) NULL};
+static qkv_model_type_fn *const types[] = {LAYOUTS(LAYOUT_TYPE)};
 static const char *const positions[] = {"learned", "sinusoid", "none", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -226,29 +230,23 @@ static size_t variant(const char *const *values)
     return layouts[i] ? i : 0;
 }
 
-#define TABLES(config_table)                                                                       \
-    {                                                                                              \
+#define LAYOUT_TABLES(layout)                                                                      \
+    static const qkv__job_table layout##_tables[] = {                                              \
         {&table, offsetof(job, s)}, {&qkv__conversations_table, offsetof(job, talks)},             \
-            {&qkv__vocabulary_table, offsetof(job, vocabulary)},           \
-            QKV__RUN_TABLES, {&config_table, offsetof(job, config)}, {NULL, 0}                     \
-    }
-#define LM                                                                                         \
-    .name = "lm", .size = sizeof(job), .presets = presets, .decides = decides,                     \
-    .variant = variant, .can = QKV_CAN_GENERATE, .check = lm_check, .read = lm_read_data,          \
-    .write = lm_write_data,                                                                        \
-    .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
-    .sample = lm_sample,                                                                           \
-    .fixed = fixed, .task_tables = task_tables, .decided = decided
-/* In the order of `layouts`, each followed by the next. */
-#define LAYOUT(name_, next)                                                                        \
-    static const qkv__job_table name_##_tables[] = TABLES(qkv__##name_##_config);                  \
-    static const qkv__job_kind name_##_kind = {                                                    \
-        LM, .tables = name_##_tables, .other = next, .about = "--layout " #name_};
-LAYOUT(qwen3, NULL)
-LAYOUT(qwen2, &qwen3_kind)
-LAYOUT(phi3, &qwen2_kind)
-LAYOUT(mistral, &phi3_kind)
-LAYOUT(gpt2, &mistral_kind)
-static const qkv__job_table llama_tables[] = TABLES(qkv__llama_config);
-const qkv__job_kind qkv__job_lm = {LM, .tables = llama_tables, .other = &gpt2_kind,
-                                   .about = "--layout llama", .sizes = {qkv_gpt2_type}};
+        {&qkv__vocabulary_table, offsetof(job, vocabulary)}, QKV__RUN_TABLES,                      \
+        {&qkv__##layout##_config, offsetof(job, config)}, {NULL, 0}};
+LAYOUTS(LAYOUT_TABLES)
+
+#define LAYOUT_KIND(layout)                                                                        \
+    .name = "lm", .size = sizeof(job), .tables = layout##_tables, .presets = presets,              \
+    .decides = decides, .variant = variant, .about = "--layout " #layout,                          \
+    .can = QKV_CAN_GENERATE, .check = lm_check, .read = lm_read_data, .write = lm_write_data,      \
+    .open = lm_open_data, .begin = lm_begin, .sample = lm_sample, .close = lm_close_data,          \
+    .has_text = true, .fixed = fixed, .decided = decided, .task_tables = task_tables
+#define LAYOUT_PLACE(layout) PLACE_##layout,
+#define LAYOUT_VARIANT(layout)                                                                     \
+    {LAYOUT_KIND(layout),                                                                          \
+     .other = PLACE_##layout + 1 < PLACES ? &others[PLACE_##layout + 1] : NULL},
+enum { OTHER_LAYOUTS(LAYOUT_PLACE) PLACES };
+static const qkv__job_kind others[] = {OTHER_LAYOUTS(LAYOUT_VARIANT)};
+const qkv__job_kind qkv__job_lm = {LAYOUT_KIND(llama), .other = others, .sizes = {qkv_gpt2_type}};

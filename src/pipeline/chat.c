@@ -54,19 +54,16 @@ static qkv_status chat_no_memory(const qkv_chat *c)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static json_t *talk_messages(const qkv_chat *c) { return json_object_get(c->talk, "messages"); }
+static json_t *talk_messages(const json_t *talk) { return json_object_get(talk, "messages"); }
 
-static qkv_status add_message(qkv_chat *c, const char *role, const char *text, size_t len)
+static qkv_status add_message(qkv_chat *c, json_t *talk, const char *role, const char *text,
+                              size_t len)
 {
     json_t *content = json_stringn(text, len);
     if (!content)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a message of valid UTF-8 expected");
-    json_t *message = json_object();
-    if (json_object_set_new(message, "content", content) ||
-        json_object_set_new(message, "role", json_string(role)) ||
-        json_array_append_new(talk_messages(c), message))
-        return chat_no_memory(c);
-    return QKV_OK;
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
+    return json_array_append_new(talk_messages(talk), message) ? chat_no_memory(c) : QKV_OK;
 }
 
 static const char *speaker_of(const json_t *messages, size_t i)
@@ -96,32 +93,36 @@ static size_t remove_oldest(json_t *messages)
     return next - first;
 }
 
-/* The ids of the conversation, from which the oldest turns are removed until there is room. */
+/* The ids of the conversation. Where there is no room for an answer, the oldest turns are removed
+ * until a quarter is free, so that the next answers begin with the tokens of this one. */
 static qkv_status chat_prompt(qkv_chat *c, qkv_ids *ids)
 {
     size_t positions = qkv_lm_positions(c->p->model), removed = 0;
     size_t room = c->o.tokens < positions / 4 ? c->o.tokens : positions / 4 + 1;
-    for (;;) {
+    const size_t most = positions - room;
+    for (size_t wanted = most;; wanted = most - most / 4) {
         qkv_text text = {0};
         ids->count = 0;
-        qkv_status status = qkv__chat_render(c->template, c->p->dir, c->talk,
-                                             json_array_size(talk_messages(c)), true, &text, NULL);
+        qkv_status status = qkv__chat_render(c->template, c->p->dir, c->talk, true, &text, NULL);
         if (!status)
             status = qkv_chat_encode(c->ctx, c->p->tokenizer, &text, NULL, ids, NULL);
         qkv_text_free(&text, c->ctx);
         if (status)
             return status;
-        if (ids->count + room <= positions)
+        if (ids->count <= wanted)
             break;
-        size_t more = remove_oldest(talk_messages(c));
+        size_t more = remove_oldest(talk_messages(c->talk));
+        if (!more && ids->count <= most)
+            break;
         if (!more)
             return qkv_fail(c->ctx, QKV_E_ARGUMENT, "the message has %zu tokens with what the "
                             "template adds: at most %zu expected, the positions of %s less %zu for "
-                            "an answer", ids->count, positions - room, c->p->dir, room);
+                            "an answer", ids->count, most, c->p->dir, room);
         removed += more;
     }
     if (removed)
-        qkv__note(c->ctx, "the oldest %zu messages no longer fit and are left out", removed);
+        qkv__note(c->ctx, "the conversation no longer fits: its oldest %zu messages are left out",
+                  removed);
     return QKV_OK;
 }
 
@@ -221,7 +222,8 @@ static qkv_status chat_run(qkv_chat *c, qkv_chat_fn *fn, void *user)
     if (!status)
         status = chat_generate(c, &prompt);
     if (!status)
-        status = add_message(c, "assistant", c->text.data ? c->text.data : "", c->text.len);
+        status = add_message(c, c->talk, "assistant", c->text.data ? c->text.data : "",
+                             c->text.len);
     c->answers += !status;
     qkv_ids_free(&prompt, c->ctx);
     return status;
@@ -241,12 +243,10 @@ static qkv_status chat_run_with(qkv_chat *c, json_t *talk, qkv_chat_fn *fn, void
 
 qkv_status qkv_chat_say(qkv_chat *c, const char *text, qkv_chat_fn *fn, void *user)
 {
-    json_t *before = c->talk, *talk = json_deep_copy(before);
+    json_t *talk = json_deep_copy(c->talk);
     if (!talk)
         return chat_no_memory(c);
-    c->talk = talk;
-    qkv_status status = add_message(c, "user", text, strlen(text));
-    c->talk = before;
+    qkv_status status = add_message(c, talk, "user", text, strlen(text));
     if (!status)
         return chat_run_with(c, talk, fn, user);
     json_decref(talk);
@@ -255,41 +255,42 @@ qkv_status qkv_chat_say(qkv_chat *c, const char *text, qkv_chat_fn *fn, void *us
 
 /* ---- conversations from elsewhere ------------------------------------------------------------ */
 
-/* An empty conversation with the system's message. */
-static json_t *chat_begin(const qkv_chat *c)
+/* A conversation with the system's message alone. */
+static qkv_status chat_begin(qkv_chat *c, json_t **out)
 {
-    json_t *talk = json_deep_copy(c->variables), *messages = json_array();
-    if (c->system)
-        (void)json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "system", "content",
-                                                        c->system));
-    if (!talk || json_object_set_new(talk, "messages", messages)) {
+    json_t *talk = json_deep_copy(c->variables);
+    qkv_status status = QKV_OK;
+    if (json_object_set_new(talk, "messages", json_array()))
+        status = chat_no_memory(c);
+    else if (c->system)
+        status = add_message(c, talk, "system", c->system, strlen(c->system));
+    if (status)
         json_decref(talk);
-        return NULL;
-    }
-    return talk;
+    *out = status ? NULL : talk;
+    return status;
 }
 
 /* The conversation in JSON, after the system's message if it has none. */
 static qkv_status chat_read(qkv_chat *c, const char *name, const char *text, size_t length,
                             json_t **out)
 {
-    json_t *given;
-    qkv_status status = qkv__chat_parse(&given, c->ctx, name, text, length);
+    json_t *given, *talk = NULL;
     *out = NULL;
+    qkv_status status = qkv__chat_parse(&given, c->ctx, name, text, length);
     if (status)
         return status;
-    json_t *talk = chat_begin(c), *messages = json_object_get(talk, "messages");
-    const json_t *others = qkv__chat_messages(given);
+    status = chat_begin(c, &talk);
+    json_t *messages = talk_messages(talk), *others = talk_messages(given);
     if (talk_has_role(others, 0, "system"))
         (void)json_array_clear(messages);
-    if (!talk || json_array_extend(messages, (json_t *)others) ||
-        json_object_set(given, "messages", messages) || json_object_update(talk, given)) {
-        json_decref(talk);
-        talk = NULL;
+    if (!status && (json_array_extend(messages, others) ||
+                    json_object_set(given, "messages", messages) ||
+                    json_object_update(talk, given)))
         status = chat_no_memory(c);
-    }
+    if (status)
+        json_decref(talk);
     json_decref(given);
-    *out = talk;
+    *out = status ? NULL : talk;
     return status;
 }
 
@@ -312,17 +313,17 @@ qkv_status qkv_chat_show(qkv_chat *c, const char *name, const char *conversation
     if (status)
         return status;
     const json_t *asked = json_object_get(talk, "add_generation_prompt");
-    status = qkv__chat_render(c->template, name, talk, json_array_size(qkv__chat_messages(talk)),
-                              !asked || json_is_true(asked), out, NULL);
+    status = qkv__chat_render(c->template, name, talk, !asked || json_is_true(asked), out, NULL);
     json_decref(talk);
     return status;
 }
 
 qkv_status qkv_chat_reset(qkv_chat *c)
 {
-    json_t *talk = chat_begin(c);
-    if (!talk)
-        return chat_no_memory(c);
+    json_t *talk;
+    qkv_status status = chat_begin(c, &talk);
+    if (status)
+        return status;
     json_decref(c->talk);
     c->talk = talk;
     return QKV_OK;
@@ -336,13 +337,13 @@ static qkv_status chat_find_ends(qkv_chat *c)
     const qkv_pipeline_generate_options none = {0};
     qkv_ids ids = {0};
     c->stops = qkv__generate_settings(c->p, &none, c->stop).stops;
-    if (qkv__chat_end(c->template, &c->end)) { /* a template that refuses two short messages */
+    qkv_status status = qkv__chat_end(c->template, &c->end);
+    if (status == QKV_E_FORMAT) { /* a template that refuses two short messages */
         c->end.len = 0;
         return QKV_OK;
     }
-    qkv_status status = c->end.len ? qkv_tokenizer_encode(c->p->tokenizer, c->end.data, c->end.len,
-                                                          0, &ids)
-                                   : QKV_OK;
+    if (!status && c->end.len)
+        status = qkv_tokenizer_encode(c->p->tokenizer, c->end.data, c->end.len, 0, &ids);
     if (!status && ids.count && qkv_tokenizer_is_special(c->p->tokenizer, ids.data[0])) {
         c->stop[c->stops++] = ids.data[0];
         c->end.len = 0;

@@ -41,41 +41,54 @@ qkv_status qkv__chat_parse(json_t **out, qkv_context *ctx, const char *name, con
 /* ---- variables ------------------------------------------------------------------------------- */
 
 /* A message as templates see it: without what is null, and with what the model thought under all
- * names that are in use. */
+ * names that are in use. NULL: out of memory. */
 static json_t *plain_message(const json_t *message)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     json_t *out = json_object(), *value, *thought = NULL;
     const char *key;
+    int failed = out ? 0 : -1;
     json_object_foreach((json_t *)message, key, value)
         if (!json_is_null(value))
-            (void)json_object_set(out, key, value);
+            failed |= json_object_set(out, key, value);
     for (size_t i = 0; i < 3 && !thought; i++)
         thought = json_object_get(out, names[i]);
-    if (thought) {
-        if (!json_object_get(out, "thinking"))
-            (void)json_object_set(out, "thinking", thought);
-        (void)json_object_set(out, "reasoning_content", thought);
-    }
-    return out;
+    if (thought && !json_object_get(out, "thinking"))
+        failed |= json_object_set(out, "thinking", thought);
+    if (thought)
+        failed |= json_object_set(out, "reasoning_content", thought);
+    if (!failed)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
+/* NULL: out of memory. */
 static json_t *variables_of(const qkv_chat_template *t, const json_t *talk, size_t count,
                             bool generation_prompt)
 {
     const json_t *all = qkv__chat_messages(talk);
     json_t *out = json_object(), *messages = json_array(), *value;
     const char *key;
-    for (size_t i = 0; i < count; i++)
-        (void)json_array_append_new(messages, plain_message(json_array_get(all, i)));
-    (void)json_object_set_new(out, "tools", json_null());
-    (void)json_object_set_new(out, "documents", json_null());
-    (void)json_object_update(out, t->tokens);
+    int failed = json_object_set_new(out, "tools", json_null());
+    failed |= json_object_set_new(out, "documents", json_null());
+    failed |= json_object_update(out, t->tokens);
     json_object_foreach((json_t *)talk, key, value)
-        (void)json_object_set(out, key, value);
-    (void)json_object_set_new(out, "messages", messages);
-    (void)json_object_set_new(out, "add_generation_prompt", json_boolean(generation_prompt));
-    return out;
+        failed |= json_object_set(out, key, value);
+    for (size_t i = 0; i < count; i++)
+        failed |= json_array_append_new(messages, plain_message(json_array_get(all, i)));
+    failed |= json_object_set_new(out, "messages", messages);
+    failed |= json_object_set_new(out, "add_generation_prompt", json_boolean(generation_prompt));
+    if (!failed)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static const qkv__jinja *template_of(const qkv_chat_template *t, const json_t *talk)
+{
+    const json_t *tools = json_object_get(talk, "tools");
+    return t->with_tools && tools && !json_is_null(tools) ? t->with_tools : t->jinja;
 }
 
 static qkv_status render(const qkv_chat_template *t, const char *name, const json_t *talk,
@@ -83,12 +96,10 @@ static qkv_status render(const qkv_chat_template *t, const char *name, const jso
                          qkv__jinja_spans *spans)
 {
     json_t *variables = variables_of(t, talk, count, generation_prompt);
-    const json_t *tools = json_object_get(variables, "tools");
-    const qkv__jinja *jinja = t->with_tools && tools && !json_is_null(tools) ? t->with_tools
-                                                                             : t->jinja;
-    qkv_status status = variables && json_object_get(variables, "messages")
-                            ? qkv__jinja_render(jinja, variables, (int64_t)time(NULL), out, spans)
-                            : qkv_fail(t->ctx, QKV_E_MEMORY, "out of memory for a conversation");
+    if (!variables)
+        return qkv_fail(t->ctx, QKV_E_MEMORY, "out of memory for a conversation");
+    qkv_status status = qkv__jinja_render(template_of(t, talk), variables, (int64_t)time(NULL), out,
+                                          spans);
     json_decref(variables);
     return status && name ? qkv_fail_prefix(t->ctx, name) : status;
 }
@@ -142,12 +153,11 @@ static qkv_status find_spans(const qkv_chat_template *t, const char *name, const
 }
 
 qkv_status qkv__chat_render(const qkv_chat_template *t, const char *name, const json_t *talk,
-                            size_t count, bool generation_prompt, qkv_text *out,
-                            qkv_chat_spans *spans)
+                            bool generation_prompt, qkv_text *out, qkv_chat_spans *spans)
 {
     qkv__jinja_spans marked = {0};
-    size_t begin = out->len;
-    bool marks = spans && qkv__jinja_marks(t->jinja);
+    size_t begin = out->len, count = json_array_size(qkv__chat_messages(talk));
+    bool marks = spans && qkv__jinja_marks(template_of(t, talk));
     qkv_status status = render(t, name, talk, count, generation_prompt, out,
                                marks ? &marked : NULL);
     for (size_t i = 0; i < marked.count && !status; i++)
@@ -171,8 +181,7 @@ qkv_status qkv_chat_text(const qkv_chat_template *t, const char *name, const cha
     qkv_status status = qkv__chat_parse(&talk, t->ctx, name, conversation, length);
     if (status)
         return status;
-    status = qkv__chat_render(t, name, talk, json_array_size(qkv__chat_messages(talk)),
-                              generation_prompt, out, spans);
+    status = qkv__chat_render(t, name, talk, generation_prompt, out, spans);
     json_decref(talk);
     return status;
 }

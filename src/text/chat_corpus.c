@@ -6,7 +6,7 @@
 #include "text/chat_template.h"
 #include "qkv/texts.h"
 
-enum { WHERE = 4096 };
+enum { WHERE = 4096, FIELDS = 2 };
 
 typedef struct {
     const qkv_chat_template *t;
@@ -58,8 +58,7 @@ static qkv_status each_conversation(const qkv_chat_template *t, const qkv_text_s
 static qkv_status add_text_of(void *user, const char *where, const json_t *talk)
 {
     corpus *c = user;
-    return qkv__chat_render(c->t, where, talk, json_array_size(qkv__chat_messages(talk)), false,
-                            &c->text, NULL);
+    return qkv__chat_render(c->t, where, talk, false, &c->text, NULL);
 }
 
 qkv_status qkv_chat_add_texts(const qkv_chat_template *t, const qkv_text_span *part, qkv_text *out)
@@ -85,9 +84,7 @@ static qkv_status chat_record_of(void *user, const char *where, const json_t *ta
     corpus *c = user;
     qkv_context *ctx = c->t->ctx;
     c->text.len = c->spans.count = c->ids.count = c->marks.count = 0;
-    qkv_status status = qkv__chat_render(c->t, where, talk,
-                                         json_array_size(qkv__chat_messages(talk)), false,
-                                         &c->text, &c->spans);
+    qkv_status status = qkv__chat_render(c->t, where, talk, false, &c->text, &c->spans);
     if (!status && qkv_chat_encode(ctx, c->tokenizer, &c->text, &c->spans, &c->ids, &c->marks))
         status = qkv_fail_prefix(ctx, where);
     if (status)
@@ -117,4 +114,35 @@ qkv_status qkv_chat_add_records(qkv_records_writer *w, const qkv_chat_template *
     qkv_ids_free(&c.ids, t->ctx);
     qkv_ids_free(&c.marks, t->ctx);
     return status;
+}
+
+static void note_counts(qkv_context *ctx, const qkv_chat_count *n, size_t length)
+{
+    if (n->cut)
+        qkv__note(ctx, "%zu of %zu conversations have more than %zu tokens and are truncated",
+                  n->cut, n->conversations, length);
+    if (n->left_out)
+        qkv__note(ctx, "%zu conversations without an answer within the first %zu tokens are left "
+                  "out", n->left_out, length);
+}
+
+qkv_status qkv__chat_records(qkv_records **out, const qkv_chat_template *t,
+                             qkv_tokenizer *tokenizer, const qkv_text_span *parts, size_t count,
+                             size_t length, const char *path)
+{
+    qkv_chat_count n = {0};
+    qkv_records_writer *w = NULL;
+    *out = NULL;
+    qkv_status status = qkv_records_create(&w, t->ctx, path, FIELDS);
+    for (size_t i = 0; i < count && !status; i++)
+        status = qkv_chat_add_records(w, t, tokenizer, &parts[i], length, &n);
+    if (!status && !n.conversations)
+        status = qkv_fail(t->ctx, QKV_E_FORMAT, "%s: a conversation with an answer within the "
+                          "first %zu tokens expected, found none", parts[0].name, length);
+    if (status) {
+        qkv_records_abandon(w);
+        return status;
+    }
+    note_counts(t->ctx, &n, length);
+    return qkv_records_finish(w, out);
 }

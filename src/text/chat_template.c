@@ -6,6 +6,8 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "qkv/file.h"
+#include "qkv/gguf.h"
+#include "tokenizer/object.h"
 
 enum { LONGEST_FILE = 1 << 20 };
 
@@ -39,8 +41,9 @@ static qkv_status read_special(const qkv__json *file, const char *key, json_t *t
     } else {
         status = qkv__json_get_string(file, key, &text);
     }
-    if (!status && !json_object_get(tokens, key))
-        (void)json_object_set_new(tokens, key, json_string(text));
+    if (!status && !json_object_get(tokens, key) &&
+        json_object_set_new(tokens, key, json_string(text)))
+        status = qkv_fail(file->ctx, QKV_E_MEMORY, "out of memory for a chat template");
     return status;
 }
 
@@ -151,11 +154,30 @@ static qkv_status template_finish(qkv_chat_template **out, qkv_status status)
     return status;
 }
 
+/* A GGUF file's tokenizer says what tokenizer_config.json would. */
+static qkv_status read_gguf(qkv_chat_template *t, const char *path)
+{
+    qkv_tokenizer *tokenizer;
+    qkv_status status = qkv_tokenizer_load(&tokenizer, t->ctx, path);
+    if (status)
+        return status;
+    qkv__json config = tokenizer->config;
+    config.file = path;
+    status = read_tokens(&config, t->tokens);
+    if (!status && !t->jinja)
+        status = read_template_field(t, &config);
+    qkv_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+/* Tokens, and the template unless it was found. */
 static qkv_status read_directory(qkv_chat_template *t, const char *dir)
 {
     static const char *const files[] = {"chat_template.json", "tokenizer_config.json",
                                         "special_tokens_map.json"};
     qkv_status status = QKV_OK;
+    if (qkv_gguf_is(dir))
+        return read_gguf(t, dir);
     for (size_t i = 0; i < sizeof files / sizeof *files && !status; i++)
         status = read_json_file(t, dir, files[i]);
     return status;
@@ -170,8 +192,9 @@ qkv_status qkv_chat_template_open(qkv_chat_template **out, qkv_context *ctx, con
     if (!status)
         status = read_directory(*out, dir);
     if (!status && !(*out)->jinja)
-        status = qkv_fail(ctx, QKV_E_IO, "%s: a chat template expected, in chat_template.jinja or "
-                          "tokenizer_config.json, found none", dir);
+        status = qkv_fail(ctx, QKV_E_IO, "%s: a chat template expected, in %s, found none", dir,
+                          qkv_gguf_is(dir) ? "tokenizer.chat_template"
+                                           : "chat_template.jinja or tokenizer_config.json");
     return template_finish(out, status);
 }
 

@@ -418,16 +418,14 @@ static qkv_status read_words(qkv_tokenizer **out, fields *f)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* tokenizer_config.json as it would be written, with the template. */
+/* tokenizer_config.json as it would be written, with the template that the file may have. */
 static qkv_status set_config(qkv_tokenizer *t, const qkv__gguf *g)
 {
     json_t *template = NULL;
     qkv_json_writer w;
     qkv_status status = qkv__gguf_read_template(&template, g);
-    if (status || !template) {
-        json_decref(template);
+    if (status)
         return status;
-    }
     qkv_json_writer_init(&w, t->ctx, -1);
     qkv__tokenizer_put_config(t, &w);
     const char *text = qkv_json_writer_text(&w);
@@ -437,7 +435,7 @@ static qkv_status set_config(qkv_tokenizer *t, const qkv__gguf *g)
     t->config.file = NULL; /* the file goes */
     if (status)
         json_decref(template);
-    else if (json_object_set_new(t->config.value, "chat_template", template))
+    else if (template && json_object_set_new(t->config.value, "chat_template", template))
         status = QKV_E_MEMORY;
     return status;
 }

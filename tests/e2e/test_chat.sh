@@ -30,6 +30,9 @@ goes_on 200 straight stopped train lm --conversations talks.jsonl --chat-templat
 # Held-out answers, which are the same as in training, are known.
 "$QKV" eval straight --json >answer 2>notes || fail "eval: $(cat notes)"
 above "$(field accuracy answer)" 0.9 || fail "accuracy: $(cat answer)"
+tail -16 talks.jsonl >held.jsonl # the tenth that training held out
+"$QKV" eval straight --file held.jsonl --json >again 2>notes || fail "eval: $(cat notes)"
+cmp -s answer again || fail "a file of conversations: $(cat again), held out: $(cat answer)"
 
 ask() { "$QKV" chat straight --greedy --threads 1 "$@" 2>notes || fail "chat $*: $(cat notes)"; }
 
@@ -64,6 +67,23 @@ for i in 1 2 3 4 1; do echo "Number $i?"; done | ask >answer
 grep -q "no longer fit" notes || fail "a long talk: $(cat notes)"
 refused 1 'at most' chat straight --message "$(printf 'Number%.0s ' $(seq 99))"
 
+# A person on a terminal: blank lines say nothing, \ continues a message, commands are told apart
+# from messages, a cut answer is said to be. (A bare chroot has no terminals to make.)
+typed() {
+    printf '%b' "$1" | script -qec "'$QKV' chat straight --greedy --threads 1 $2" /dev/null |
+        tr -d '\r' >shown
+}
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+    typed 'Number 3?\n  \n/help\n/reset\nNumber 2?\n' ""
+    grep -q '> It is blue\.$' shown || fail "typed: $(cat shown)"
+    grep -q '/help is no command: /reset forgets' shown || fail "/help: $(cat shown)"
+    [ "$(grep -c '> It is ' shown)" -eq 2 ] || fail "blank lines: $(cat shown)"
+    [ "$(tail -c 1 shown)" = "" ] || fail "Ctrl-D leaves a line begun: $(cat shown)"
+    typed 'Number \\\n1?\n/quit\n' "--tokens 3"
+    grep -q '> | It $' shown || fail "a message of two lines: $(cat shown)"
+    [ "$(grep -c 'the answer is cut after 3 tokens' shown)" -eq 1 ] || fail "cut: $(cat shown)"
+fi
+
 # A tuned model keeps the template that it began with.
 # shellcheck disable=SC2086
 "$QKV" train lm --conversations talks.jsonl --init straight --steps 2 --batch 2 --threads 1 \
@@ -84,6 +104,11 @@ refused 1 'broken.jsonl: line 1: not JSON' chat straight --file broken.jsonl
 refused 1 'nowhere.jsonl' chat straight --file nowhere.jsonl
 refused 2 'one of them expected' chat straight --file one.jsonl --message x
 refused 2 '--file expected' chat straight --show-text
+refused 1 'broken.jsonl: line 1: not JSON' eval straight --file broken.jsonl
+refused 1 'questions.jsonl: a conversation with an answer within the first' \
+    eval straight --file questions.jsonl
+printf '\377' >latin
+refused 1 'a message of valid UTF-8 expected' chat straight --system "$(cat latin)" --message x
 refused 1 'broken.jsonl: line 1: not JSON' train lm --conversations broken.jsonl \
     --chat-template chatml --valid-last 0 --steps 1 --out bad
 refused 1 '--chat-template or --init expected' train lm --conversations talks.jsonl --steps 1 \

@@ -27,7 +27,7 @@ tail -c 2000 "$out/text" >>"$out/odd"
 for layout in llama gpt2 qwen3; do
     "$QKV" train lm --data "$out/text" --model nano --vocab 400 --layout $layout --steps 20 \
         --threads 1 --quiet --out "$out/$layout"
-    printf '{%% for m in messages %%}{{ m["content"] }} %s\n{%% endfor %%}' $layout \
+    printf '{%% for m in messages %%}{{ m["content"] ~ eos_token }} %s\n{%% endfor %%}' $layout \
         >"$out/$layout/chat_template.jinja"
     convert "$out/$layout" "$out/$layout.gguf" --to gguf
     convert "$out/$layout.gguf" "$out/$layout-back"
@@ -41,6 +41,13 @@ for layout in llama gpt2 qwen3; do
         cmp "$out/ids" "$out/ids$at" || fail "$layout$at: other ids"
         cmp "$out/said" "$out/said$at" || fail "$layout$at: another text"
     done
+    # The file's own template, which has its end token, makes the text of a conversation.
+    echo '{"messages": [{"role": "user", "content": "Hi"}]}' >"$out/hi.jsonl"
+    for at in "" .gguf; do
+        "$QKV" chat "$out/$layout$at" --file "$out/hi.jsonl" --show-text >"$out/talk$at"
+    done
+    grep -q "^Hi<.*> $layout" "$out/talk.gguf" || fail "$layout.gguf: $(cat "$out/talk.gguf")"
+    cmp "$out/talk" "$out/talk.gguf" || fail "$layout.gguf: another text of a conversation"
     grep -q "\"chat_template\": \".* $layout\\\\n{% endfor %}\"" \
         "$out/$layout-back/tokenizer_config.json" || fail "$layout: the template is lost"
     # From tokenizer_config.json, too.

@@ -56,6 +56,11 @@ static void test_golden(void **state)
     qkv__json_free(&file);
 }
 
+/* A string of a million characters, and two loops of ten million rounds. */
+#define LONG "{% set s = ('a' * 1000) * 1000 %}"
+#define LOOP "{% for i in range(9999) %}{% for j in range(1000) %}"
+#define ENDS "{% endfor %}{% endfor %}"
+
 /* A template that is refused, and a part of the sentence. */
 static const struct {
     const char *source, *sentence;
@@ -74,7 +79,8 @@ static const struct {
     {"{{ 9000000000000000000 * 2 }}", "too l"},
     {"{% for i in 3 %}{% endfor %}", "an integer cannot be iterated over"},
     {"{% set x = namespace() %}{% set x.__class__.y = 1 %}", "expected"},
-    {"{% for (a, (b, c)) in [] %}{% endfor %}", "a name expected"},
+    {"{% for (a, 1) in [] %}{% endfor %}", "a name expected"},
+    {"{% for (a, (b, c)) in [[1, 2]] %}{% endfor %}", "an integer cannot be iterated over"},
     /* Hostile: time, memory, depth. */
     {"{% for i in range(10**9) %}{% endfor %}", "at most 100000 numbers expected"},
     {"{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "is stopped"},
@@ -91,6 +97,15 @@ static const struct {
     {"{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}", "within each other"},
     {"{{ ('ab' * 1000000).replace('a', 'b' * 1000000) }}", "is stopped"},
     {"{% for i in range(99999) %}{% if 'b' in 'a' * 9000 %}{% endif %}{% endfor %}", "is stopped"},
+    {LONG "{{ (s ~ 'b') in (s ~ s) }}", "is stopped"},
+    {LONG "{{ (s ~ s).rfind(s) }}", "is stopped"},
+    {LONG "{{ (s ~ s).count(s ~ 'b') }}", "is stopped"},
+    {LONG "{{ (s ~ s).rsplit(s ~ 'b') }}", "is stopped"},
+    {LONG "{{ s.strip('b' * 1000000 ~ s) }}", "is stopped"},
+    {LONG LOOP "{% if s.strip('a') or s < s or s.startswith(s) %}{% endif %}" ENDS, "is stopped"},
+    {LONG LOOP "{% if s.isalpha() and s.splitlines() %}{% endif %}" ENDS, "is stopped"},
+    {"{% set l = [0] * 100000 %}" LOOP "{% if l | sum %}{% endif %}" ENDS, "is stopped"},
+    {"{% set l = [0] * 100000 %}" LOOP "{% if l | select | first %}{% endif %}" ENDS, "is stopped"},
     {"{{ 2 ** 10**9 }}", "too large"}, {"{{ 1 ** 1000000000000 }}", "is stopped"},
 };
 
@@ -113,14 +128,17 @@ static void test_deep(void **state)
         {"{{ ", "(", "1"}, {"{{ ", "[", "1"}, {"{{ ", "{1:", "1"}, {"{{ ", "not ", "1 }}"},
         {"{{ ", "-", "1 }}"}, {"{{ a", "(", "1"}, {"{{ a", "[", "1"}, {"{{ 1", "+1", " }}"},
         {"{{ 1", " if 1 else 1", " }}"}, {"{{ 1", "|string", " }}"}, {"", "{% if 1 %}", ""},
+        {"{% filter trim", "|trim", " %}1{% endfilter %}"},
+        {"{% set x | trim", "|trim", " %}1{% endset %}{{ x }}"}, {"{% for ", "(", "a"},
         {"", "{% for i in x %}", ""}, {"", "{% set x %}", ""}, {"{{ a", ".b", " }}"},
         {"{{ 1", " and 1", " }}"}, {"{{ 1", " ** 1", " }}"}, {"{{ 1", " < 2", " }}"}};
-    static char source[1 << 18];
+    static char source[1 << 20];
     json_t *none = json_object();
+    enum { ROUNDS = 60000 };
     (void)state;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *at = stpcpy(source, parts[i][0]);
-        for (size_t k = 0; k < 9000; k++)
+        for (size_t k = 0; k < ROUNDS; k++)
             at = stpcpy(at, parts[i][1]);
         (void)stpcpy(at, parts[i][2]);
         const char *found = render(source, strlen(source), none);

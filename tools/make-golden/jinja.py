@@ -38,6 +38,8 @@ TEMPLATES = [
     "{{ 1, 2 }}", "{{ -n }} {{ +n }} {{ - -n }} {{ -n ** 2 }} {{ 2 ** 3 ** 2 }}",
     "{{ 7 // 2 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 7.5 // 2 }} {{ -7.5 "
     "% 2 }}",
+    "{{ 1.0 // 0.1 }} {{ -1.0 // 0.1 }} {{ 1e20 % 3 }} {{ -5.5 % 3 }} {{ 5.5 % -3 }} {{ 6.0 % "
+    "-3 }}",
     "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{{ 2 ** -1 }} {{ 2 ** 0.5 }}",
     "{{ true + 1 }} {{ 1 == 1.0 == true }}",
     # Operators.
@@ -77,6 +79,9 @@ TEMPLATES = [
     "{% for a, b in [(1, 2), (3, 4)] %}{{ a + b }} {% endfor %}",
     "{% for a, b in [1] %}{% endfor %}", "{% for x in none %}{% endfor %}",
     "{% for x in missing %}{% endfor %}.", "{% for x in 5 %}{% endfor %}",
+    "{% for a, (b, c) in [[1, [2, 3]]] %}{{ c }}{{ a }}{{ b }}{% endfor %}",
+    "{% for ((a, b), c) in [['xy', 3]] %}{{ a }}{{ b }}{{ c }}{% endfor %}",
+    "{% set (a, b) = [1, 2] %}{{ b }}{% set a, (b, c) = 1, [2, 3] %}{{ c }}",
     "{% for x in l %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfor %}",
     "{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% else %}e{% endfor %}",
     "{% for x in l %}{% for y in l %}{% if y == 1 %}{% break %}{% endif %}{{ x }}{{ y }} {% "
@@ -165,6 +170,20 @@ TEMPLATES = [
     "{{ (l | map('string')) | length }}",
     "{% set g = l | map('string') %}{{ g | join }}{{ g | join }}.",
     "{{ (w | select('string'))[0] }}|",
+    "{{ none | selectattr('a') | list }} {{ 0 | map('upper') | list }} {{ '' | reject | list }}",
+    "{{ 7 | round }} {{ 7 | round(1) }} {{ 15 | round(-1) }} {{ 7 | round(0, 'ceil') }}",
+    "{{ missing | int }}", "{{ missing | float }}", "{{ 1.5 is odd }} {{ 1.5 is even }} {{ 3.0 is "
+    "odd }}",
+    "{{ none | list }}", "{{ none | join }}", "{{ none | unique | list }}", "{{ none | sum }}",
+    "{{ ('<b>' | safe).upper() + '<i>' }} {{ ('<b>' | safe | lower) + '<i>' }}",
+    "{{ ('<b>' | safe).strip('<') + '<i>' }} {{ ('<b>' | safe)[1:] + '<i>' }}",
+    "{{ '\\x7f' | tojson(ensure_ascii=true) }}{{ '\\x7f' | tojson }}",
+    "{{ 'a\\u2028' | indent(2, true, true) }}|{{ 'a\\r\\n' | indent(2, true, true) }}|{{ "
+    "'ab' | indent }}|",
+    # What is not known matters where it is used.
+    "{% if none %}{{ n | nope }}{% endif %}ok", "{% if t %}{{ n | nope }}{% endif %}",
+    "{{ n | nope if e else 'ok' }}", "{{ n if n is nope else 'ok' }}",
+    "{% if e and n is nope %}{% endif %}ok",
     # Tests.
     "{{ n is defined }} {{ missing is defined }} {{ missing is undefined }} {{ d.z is not "
     "defined }} {{ none is none }}",
