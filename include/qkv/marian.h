@@ -13,9 +13,9 @@ const qkv_model_type *qkv_marian_type(void);
 /* model_type "qkv_translator": marian's tensor names, a norm before each sublayer and after each
  * stack (pre-norm). transformers has no such model. */
 const qkv_model_type *qkv_translator_type(void);
-/* model_type "t5" (Raffel et al. 2020; v1.1, Shazeer 2020): pre-norm with RMSNorm, no biases, scores
- * that are not scaled, and relative positions in buckets (qkv_relative_config), of which each stack
- * has one table. */
+/* model_type "t5" (Raffel et al. 2020; v1.1, Shazeer 2020): pre-norm with RMSNorm, no biases,
+ * scores that are not scaled, and relative positions in buckets (qkv_relative_config), one table a
+ * stack. */
 const qkv_model_type *qkv_t5_type(void);
 
 /* Configuration of all types; ranges and defaults: qkv_model_type_config. */
@@ -30,8 +30,8 @@ typedef struct {
     bool share;           /* source and target share an embedding */
     bool tie;             /* the output layer's weight is the target's embedding */
     int pad, eos, start;  /* token ids; start: the decoder's first input */
-    /* T5 alone, where one number stands for encoder and decoder, and tie scales the decoder's output
-     * by 1 / sqrt(width) too. */
+    /* T5 alone, where one number stands for encoder and decoder, and tie scales the decoder's
+     * output by 1 / sqrt(width) too. */
     size_t head_width;        /* need not be width / heads */
     size_t buckets, distance; /* qkv_relative_config */
     double norm_eps;

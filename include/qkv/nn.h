@@ -135,7 +135,8 @@ double qkv_rotary_frequencies(const qkv_rotary_config *c, size_t head_width, dou
  * offsets of their own, the others grow with the logarithm up to `distance`. */
 typedef struct {
     size_t buckets;     /* rows of the table; 2 or more for each direction, even if both */
-    size_t distance;    /* offsets from here on share the last bucket; more than those of their own */
+    size_t distance;    /* offsets from here on share the last bucket; above half of a direction's
+                           buckets */
     bool bidirectional; /* keys behind the query have half of the buckets; else all of these are
                            one bucket with the query itself */
 } qkv_relative_config;

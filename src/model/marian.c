@@ -188,8 +188,8 @@ static qkv_tensor *translator_relative(const qkv__translator *m, qkv_tape *t,
     return qkv_relative_bias(t, qkv_use(t, s->relative), &c, longest, past + longest);
 }
 
-static qkv_tensor *marian_run(qkv__translator *m, qkv_tape *t, const qkv__translator_tower *s, const qkv_marian_side *in,
-                              qkv_sequence *seq, qkv_lm_cache *cache)
+static qkv_tensor *marian_run(qkv__translator *m, qkv_tape *t, const qkv__translator_tower *s,
+                              const qkv_marian_side *in, qkv_sequence *seq, qkv_lm_cache *cache)
 {
     const qkv_marian_config *c = m->c;
     if (!in->ids || qkv_tape_status(t))

@@ -53,8 +53,8 @@ static const side_names marian_sides[] = {MARIAN("encoder"), MARIAN("decoder")};
 static const side_names t5_sides[] = {T5("encoder", "1"), T5("decoder", "2")};
 
 /* q, and k and v from row `from` of kv; the output layer, and the norm. */
-static void visit_attention(qkv__visit *v, const attention_names *n, const qkv_block *b, bool cross,
-                            const deviations *std)
+static void translator_visit_attention(qkv__visit *v, const attention_names *n, const qkv_block *b,
+                                       bool cross, const deviations *std)
 {
     const qkv_block_params *p = qkv_block_parameters(b);
     const qkv_block_config *c = qkv_block_configuration(b);
@@ -77,9 +77,9 @@ static void translator_visit_block(qkv__visit *v, const side_names *n, const qkv
     const qkv_block_params *p = qkv_block_parameters(b);
     const qkv_block_config *c = qkv_block_configuration(b);
     size_t d = c->width, ff = c->ff_width;
-    visit_attention(v, &n->self, b, false, std);
+    translator_visit_attention(v, &n->self, b, false, std);
     if (c->cross)
-        visit_attention(v, &n->cross, b, true, std);
+        translator_visit_attention(v, &n->cross, b, true, std);
     if (c->gated)
         qkv__visit_linear(v, n->gate, p->up_weight, p->up_bias, 0, ff, d, std->up);
     qkv__visit_linear(v, c->gated ? n->gated_up : n->up, p->up_weight, p->up_bias,

@@ -192,7 +192,7 @@ static bool op_attention_lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv
     return true;
 }
 
-static size_t longest(const size_t *lengths, size_t n)
+static size_t longest_of(const size_t *lengths, size_t n)
 {
     size_t most = 0;
     for (size_t b = 0; b < n; b++)
@@ -202,7 +202,7 @@ static size_t longest(const size_t *lengths, size_t n)
 
 static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bias)
 {
-    size_t T = longest(a->q_len, a->B), S = longest(a->k_len_full, a->B);
+    size_t T = longest_of(a->q_len, a->B), S = longest_of(a->k_len_full, a->B);
     if (bias->ndim != 4 || (bias->shape[0] != 1 && bias->shape[0] != a->B) ||
         (bias->shape[1] != 1 && bias->shape[1] != a->H) || bias->shape[2] != T ||
         bias->shape[3] != S)
@@ -218,7 +218,7 @@ static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bia
 /* Row i of the scores begins one number before row i - 1 does. */
 static bool set_relative(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *relative)
 {
-    size_t T = longest(a->q_len, a->B), S = longest(a->k_len_full, a->B);
+    size_t T = longest_of(a->q_len, a->B), S = longest_of(a->k_len_full, a->B);
     if (!T || !S || relative->ndim != 2 ||
         (relative->shape[0] != 1 && relative->shape[0] != a->H) || relative->shape[1] != T + S - 1)
         return qkv__op_fail(t, "attention", "relative %s is not (%zu or 1, %zu + %zu - 1)",

@@ -289,7 +289,8 @@ static inline void problem_answers(problem *p)
 
 static inline void problem_make(problem *p, const recipe *r, dice *d)
 {
-    *p = (problem){ .want_q = true, .want_k = true, .want_v = true, .want_bias = r->bias || r->relative };
+    *p = (problem){ .want_q = true, .want_k = true, .want_v = true,
+                    .want_bias = r->bias || r->relative };
     qkv_k_attention_args *a = &p->a;
     a->B = 1 + roll(d, r->max_t > 200 ? 1 : 3);
     a->Hkv = 1 + roll(d, 3);

@@ -130,8 +130,8 @@ static void run_kernels(results *r, problem *p, const qkv_kernels *k, const qkv_
     p->w.dv_row = r->dv.row, p->w.dv_head = r->dv.head;
     float *dbias = p->want_bias && p->a.bias ? r->dbias.data + (p->a.bias - p->bias.data) : NULL;
     k->attention_bwd(e, p->want_q ? r->dq.data : NULL, p->want_k ? r->dk.data : NULL,
-                     p->want_v ? r->dv.data : NULL, dbias, dout.data, r->out.data, r->lse.data, p->q.data, p->k.data, p->v.data, &p->a,
-                     &p->w);
+                     p->want_v ? r->dv.data : NULL, dbias, dout.data, r->out.data, r->lse.data,
+                     p->q.data, p->k.data, p->v.data, &p->a, &p->w);
     free(dout.buffer);
 }
 

@@ -1,5 +1,5 @@
-/* test_relative_golden.c - T5's buckets of relative positions against those of transformers (recipe:
- * tools/make-golden/t5.py). */
+/* test_relative_golden.c - T5's buckets of relative positions against those of transformers
+ * (recipe: tools/make-golden/t5.py). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
