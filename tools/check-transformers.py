@@ -44,7 +44,7 @@ PARTS = [
     ("mae-named", "names of facebookresearch/mae, both ways", named.maes),
     ("taming", "taming-transformers' own code, both ways (its folder in PYTHONPATH)",
      taming.all_of_it),
-    ("look-texts", "attention and hidden states that look captures: GPT-2, Llama, BERT, Marian",
+    ("look-texts", "attention and hidden states that look captures: GPT-2, Llama, BERT, Marian, T5",
      look.texts),
     ("look-images", "the same of ViT and both halves of ViTMAE", look.images),
 ]

@@ -53,6 +53,8 @@ static qkv_status t5_complete(qkv_context *ctx, const char *name, qkv_marian_con
                         c->buckets);
     if (!c->decoder_layers)
         c->decoder_layers = c->encoder_layers;
+    if (c->start < 0)
+        c->start = c->pad;
     c->decoder_heads = c->encoder_heads;
     c->decoder_ff_width = c->encoder_ff_width;
     c->attention_dropout = c->activation_dropout = c->dropout;
