@@ -381,17 +381,17 @@ static double marian_flops(const qkv_model *base, const qkv_workload *w)
     return w->samples * qkv__flops(w->pass, products, attention);
 }
 
-/* Of a configuration that is not completed. */
+/* Of a configuration that is not completed: at least. */
 static double marian_parameter_count(const qkv_model_type *type, const void *config)
 {
     const bool t5 = translator_layout_of(type)->t5;
     const qkv_marian_config *c = config;
-    double d = (double)c->width, ff = c->gated ? 3 : 2;
+    double d = (double)c->width;
     double in = t5 ? (double)c->encoder_heads * (double)c->head_width : d;
     double encoder = c->encoder_ff_width ? (double)c->encoder_ff_width : 4 * d;
     double decoder = c->decoder_ff_width ? (double)c->decoder_ff_width : t5 ? encoder : 4 * d;
-    return d * ((double)c->vocab + (double)c->encoder_layers * (4 * in + ff * encoder) +
-                (double)c->decoder_layers * (8 * in + ff * decoder));
+    return d * ((double)c->vocab + (double)c->encoder_layers * (4 * in + 2 * encoder) +
+                (double)c->decoder_layers * (8 * in + 2 * decoder));
 }
 
 #define TRANSLATOR(name_, architecture_, table, visit_, layout_)                               \
