@@ -1,5 +1,6 @@
 """t5.py - T5 of both kinds, with the tokenizer that transformers makes of a SentencePiece model."""
 import io
+import json
 import os
 import random
 
@@ -115,12 +116,15 @@ def trained(qkv, scratch, rng, text):
     source, target, paths = marian.write_pairs(scratch, rng, 2000)
     out = os.path.join(scratch, "tuned")
     qkv.run("train", "translate", "--init", folder, "--source", paths[0], "--target", paths[1],
-            "--out", out, "--steps", 200, "--tokens", 512, "--lr", 0.003)
+            "--out", out, "--steps", 200, "--tokens", 512, "--lr", 0.01)
+    answers = os.path.join(out, "generation_config.json")
+    with open(answers, encoding="utf-8") as f:
+        fields = json.load(f)
+    check("as long answers as texts", fields["max_length"] == 512)
+    write(out, "generation_config.json", json.dumps(fields | {"max_length": MOST}))
     model = open_model(T5ForConditionalGeneration, out)
     tokenizer = AutoTokenizer.from_pretrained(out)
     marian.check_logits(qkv, out, model, rng)
     marian.check_loss(qkv, out, model, tokenizer, source[:100], target[:100])
-    model.generation_config.max_new_tokens = None
-    model.generation_config.max_length = MOST
     for beams in (1, 4):
         marian.check_translations(qkv, out, model, tokenizer, source[:150], beams)
