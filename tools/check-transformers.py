@@ -19,8 +19,8 @@ import time
 import torch
 import transformers
 
-from check_transformers import (bert, clip, embed, evaluate, lm, look, mae, marian, named, taming,
-                                vit)
+from check_transformers import (bert, clip, embed, evaluate, lm, look, mae, marian, named, t5,
+                                taming, vit)
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -35,6 +35,7 @@ PARTS = [
      clip.all_of_it),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
+    ("t5-made", "T5 of both kinds, small and of t5-small's size, and fine-tuned here", t5.made),
     ("vit-trained", "classifiers of images, colour and grey", vit.trained),
     ("vit-made", "ViT, DeiT and DINOv2, small and base", vit.made),
     ("mae-trained", "masked autoencoders, colour and grey", mae.trained),
@@ -43,7 +44,7 @@ PARTS = [
     ("mae-named", "names of facebookresearch/mae, both ways", named.maes),
     ("taming", "taming-transformers' own code, both ways (its folder in PYTHONPATH)",
      taming.all_of_it),
-    ("look-texts", "attention and hidden states that look captures: GPT-2, Llama, BERT, Marian",
+    ("look-texts", "attention and hidden states that look captures: GPT-2, Llama, BERT, Marian, T5",
      look.texts),
     ("look-images", "the same of ViT and both halves of ViTMAE", look.images),
 ]

@@ -138,7 +138,7 @@ typedef struct {
     size_t choices;     /* logits computed: for each row as many as tokens to choose among */
 } qkv_beam_stats;
 
-/* Creates a search with m, a marian or qkv_translator, which must outlive it. On failure *out is
+/* Creates a search with m, a marian, qkv_translator or t5 that outlives it. On failure *out is
  * NULL: QKV_E_ARGUMENT for another model, or options that do not suit it (2 beams must be less than
  * the vocabulary, max_length at most max positions). */
 qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv_generation *g);

@@ -1,5 +1,5 @@
 /* marian.h - the encoder-decoder of "Attention Is All You Need" (Vaswani et al. 2017), in the
- * layout of Hugging Face's Marian models, and its pre-norm variant.
+ * layout of Hugging Face's Marian models, its pre-norm variant, and T5.
  * Layer: model */
 #ifndef QKV_MARIAN_H
 #define QKV_MARIAN_H
@@ -13,19 +13,30 @@ const qkv_model_type *qkv_marian_type(void);
 /* model_type "qkv_translator": marian's tensor names, a norm before each sublayer and after each
  * stack (pre-norm). transformers has no such model. */
 const qkv_model_type *qkv_translator_type(void);
+/* model_type "t5" (Raffel et al. 2020; v1.1, Shazeer 2020): pre-norm with RMSNorm, no biases,
+ * scores that are not scaled, and relative positions in buckets (qkv_relative_config), one table a
+ * stack. */
+const qkv_model_type *qkv_t5_type(void);
 
-/* Configuration of both types; ranges and defaults: qkv_model_type_config. */
+/* Configuration of all types; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     size_t vocab, positions, width;
     size_t encoder_layers, decoder_layers, encoder_heads, decoder_heads;
     size_t encoder_ff_width, decoder_ff_width; /* 0: 4 width */
-    qkv_activation act;
-    double init_range; /* 0: 1 / (3 sqrt(width)) */
+    qkv_activation act; /* t5: follows from feed_forward */
+    double init_range; /* 0: 1 / (3 sqrt(width)); t5: factor of its deviations */
     double dropout, attention_dropout, activation_dropout;
     bool scale_embedding; /* multiplies embeddings by sqrt(width) */
     bool share;           /* source and target share an embedding */
     bool tie;             /* the output layer's weight is the target's embedding */
     int pad, eos, start;  /* token ids; start: the decoder's first input */
+    /* T5 alone, where one number stands for encoder and decoder, and tie scales the decoder's
+     * output by 1 / sqrt(width) too. */
+    size_t head_width;        /* need not be width / heads */
+    size_t buckets, distance; /* qkv_relative_config */
+    double norm_eps;
+    int feed_forward;         /* "relu", "gated-gelu", "gelu", "silu", "gated-relu", "gated-silu" */
+    bool gated;               /* follows from it */
 } qkv_marian_config;
 
 /* Token ids of the source or the target. Zero-initialise; set what applies. */

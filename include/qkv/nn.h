@@ -128,6 +128,26 @@ size_t qkv_rotary_width(const qkv_rotary_config *c, size_t head_width);
 /* frequency (qkv_rotary_width / 2): radians a position. Returns the scale of query and key. */
 double qkv_rotary_frequencies(const qkv_rotary_config *c, size_t head_width, double *frequency);
 
+/* ---- relative positions ---------------------------------------------------------------------- */
+
+/* T5's: the offset of a key from its query chooses a row of a learned table, whose number of a head
+ * is added to its scores (Raffel et al. 2020, 2.1). Half of the buckets (of a direction) are
+ * offsets of their own, the others grow with the logarithm up to `distance`. */
+typedef struct {
+    size_t buckets;     /* rows of the table; 2 or more for each direction, even if both */
+    size_t distance;    /* offsets from here on share the last bucket; above half of a direction's
+                           buckets */
+    bool bidirectional; /* keys behind the query have half of the buckets; else all of these are
+                           one bucket with the query itself */
+} qkv_relative_config;
+
+/* The row of a key `offset` positions behind its query; below 0: before it. */
+size_t qkv_relative_bucket(const qkv_relative_config *c, ptrdiff_t offset);
+/* table (buckets, heads) -> (heads, T + S - 1), `relative` of qkv_attention_options for queries
+ * that are the last T of S positions. NULL once anything on the tape has failed. */
+qkv_tensor *qkv_relative_bias(qkv_tape *t, qkv_tensor *table, const qkv_relative_config *c,
+                              size_t T, size_t S);
+
 /* ---- multi-head attention -------------------------------------------------------------------- */
 
 /* Each field: meaning, default. Start from qkv_mha_defaults. */
@@ -185,6 +205,7 @@ typedef struct {
                                   offsets; NULL: appended to all */
     qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
     qkv_tensor *mask;         /* of self-attention, or NULL: as in qkv_attention_options */
+    qkv_tensor *relative;     /* the same */
     qkv_tensor *memory_bias, *memory_mask; /* the same of cross-attention */
     qkv_tensor *memory;       /* (B, S, width) or packed: keys and values of cross-attention */
     const int32_t *memory_offsets, *memory_lengths;

@@ -270,10 +270,10 @@ struct qkv_attention_options;
 bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots, qkv_tensor *k,
                       qkv_tensor *v);
 /* Attention of q (1, rows, H, D) to what the slots hold, these rows' own keys and values among it:
- * after qkv_kv_cache_put of the same slots -> (1, rows, H, Dv). Of the options, bias, mask and
- * those that say where sequences lie are not used. Unless the store is F32, sequences come one
- * after another, keys and values as reals in step memory, if one has more than 4 rows or there are
- * probes, to which each is sequence 0. */
+ * after qkv_kv_cache_put of the same slots -> (1, rows, H, Dv). Of the options, bias, mask,
+ * relative and those that say where sequences lie are not used. Unless the store is F32, sequences
+ * come one after another, keys and values as reals in step memory, if one has more than 4 rows or
+ * there are probes, to which each is sequence 0. */
 qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *slots,
                                 qkv_tensor *q, const struct qkv_attention_options *options);
 /* Positions first .. first+count-1 of slot `from` become the first ones of slot `to`, which may be
@@ -307,6 +307,11 @@ typedef struct qkv_attention_options {
      * (qkv_tensor_bools makes one). Beside a bias both apply. NULL: all. The result has the bits of
      * a bias of 0 and -INFINITY, which is made of it in step memory. */
     qkv_tensor *mask;
+    /* A bias that depends on j - i alone, in memory that grows with T + S: (H or 1, T + S - 1), of
+     * which entry [h, j - i + T - 1] is added to the scaled score of query i and key j, both
+     * counted from the begin of their sequence; T and S are the longest lengths. Not beside bias or
+     * mask. Differentiable. NULL: none. */
+    qkv_tensor *relative;
     const char *probe; /* name for probes of the weights; NULL: "attention" */
 } qkv_attention_options;
 

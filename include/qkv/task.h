@@ -156,7 +156,7 @@ typedef struct {
     qkv_tokenizer *tokenizer; /* for sampling only; must outlive the task */
 } qkv_translate_options;
 
-/* A task that trains a marian or qkv_translator to predict each target token from the source and
+/* A task that trains a model that translates to predict each target token from the source and
  * the target tokens before it. Records are sentence pairs: source ids, target ids, both with their
  * eos id. A sample is a packed batch of pairs. train, valid (NULL: nothing is held out) and the
  * model must outlive the task. On failure out->self is NULL. */

@@ -49,6 +49,7 @@ static const struct {
     {"marian", "tie_word_embeddings", "true"},
     {"marian", "is_encoder_decoder", "true"},
     {"marian", "static_position_embeddings", "true"},
+    {"t5", "is_encoder_decoder", "true"},
     {NULL, "position_embedding_type", "absolute"},
     {NULL, "problem_type", "single_label_classification"},
     {NULL, "partial_rotary_factor", "1"},

@@ -6,6 +6,7 @@
 #include "io/file.h"
 #include "io/json_options.h"
 #include "model/model.h"
+#include "qkv/marian.h"
 
 #define FIELD(member) .offset = offsetof(qkv_generation, member)
 static const qkv_option rows[] = {
@@ -40,45 +41,24 @@ static const char *const absent[] = {
 
 /* ---- defaults ------------------------------------------------------------------------------ */
 
-/* The integer that the model's configuration has under a key of its file; -1: it has none. */
-static int64_t configured(const qkv_model *m, const char *key)
-{
-    const qkv_option_table *t = qkv_model_type_config(qkv_model_type_of(m));
-    for (size_t i = 0; i < t->count; i++) {
-        const char *at = (const char *)qkv_model_config(m) + t->rows[i].offset;
-        int id;
-        size_t size;
-        if (!t->rows[i].key || strcmp(t->rows[i].key, key) != 0)
-            continue;
-        if (t->rows[i].type == QKV_OPT_SIZE) {
-            memcpy(&size, at, sizeof size);
-            return (int64_t)size;
-        }
-        memcpy(&id, at, sizeof id);
-        return id;
-    }
-    return -1;
-}
-
 void qkv_generation_defaults(qkv_generation *g, const qkv_model *m)
 {
-    int64_t end = configured(m, "eos_token_id"), pad = configured(m, "pad_token_id");
-    int64_t positions = configured(m, "max_position_embeddings");
     *g = (qkv_generation){.early_stopping = QKV_STOP_UNLIKELY};
     qkv_option_defaults(&table, g);
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
         return;
-    g->start = (int)configured(m, "decoder_start_token_id");
-    g->max_length = positions > 0 ? (size_t)positions : 0;
-    g->forced_eos = (int)end;
-    g->eos_count = end >= 0;
-    g->eos_ids[0] = (int32_t)end;
+    const qkv_marian_config *c = qkv_model_config(m);
+    g->start = c->start;
+    g->max_length = c->positions;
+    g->forced_eos = c->eos;
+    g->eos_count = c->eos >= 0;
+    g->eos_ids[0] = c->eos;
     if (m->eos_count) {
         g->eos_count = m->eos_count;
         memcpy(g->eos_ids, m->eos_ids, sizeof m->eos_ids);
     }
-    g->ban_count = pad >= 0 && pad != end;
-    g->banned[0] = (int32_t)pad;
+    g->ban_count = c->pad >= 0 && c->pad != c->eos;
+    g->banned[0] = c->pad;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -270,7 +250,8 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
     if (!status && !json_is_object(j.value))
         status = qkv__json_fail(&j, NULL, "expected an object");
     if (!status)
-        status = generation_read_all(g, &j, configured(m, "vocab_size"));
+        status = generation_read_all(g, &j, (int64_t)((const qkv_marian_config *)
+                                                      qkv_model_config(m))->vocab);
     qkv__json_free(&j);
     return status;
 }

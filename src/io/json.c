@@ -76,6 +76,24 @@ qkv_status qkv__json_load(qkv__json *out, qkv_context *ctx, const char *file)
     return status;
 }
 
+/* The value, whole numbers in it being integers again; NULL when memory ran out. Takes value, and
+ * returns it or another in its place. */
+static json_t *json_whole(json_t *value)
+{
+    static const double exact = 9007199254740992; /* 2^53: every integer up to it is a double */
+    double x = json_is_real(value) ? json_real_value(value) : 0.5;
+    bool fine = value != NULL;
+    for (void *i = json_object_iter(value); i && fine; i = json_object_iter_next(value, i))
+        fine = !json_object_iter_set_new(value, i,
+                                         json_whole(json_incref(json_object_iter_value(i))));
+    for (size_t i = 0; i < json_array_size(value) && fine; i++)
+        fine = !json_array_set_new(value, i, json_whole(json_incref(json_array_get(value, i))));
+    json_t *whole = fine && fabs(x) < exact && x == floor(x) ? json_integer((json_int_t)x) : value;
+    if (!fine || whole != value)
+        json_decref(value);
+    return fine ? whole : NULL;
+}
+
 qkv_status qkv__json_parse(qkv__json *out, qkv_context *ctx, const char *name, const char *text,
                            size_t length)
 {
@@ -89,8 +107,11 @@ qkv_status qkv__json_parse(qkv__json *out, qkv_context *ctx, const char *name, c
     length -= bom;
     out->value = json_loadb(text, length, flags, &error);
     /* Hugging Face writes model_max_length 1000000000000000019884624838656. */
-    if (!out->value && json_error_code(&error) == json_error_numeric_overflow)
+    if (!out->value && json_error_code(&error) == json_error_numeric_overflow) {
         out->value = json_loadb(text, length, flags | JSON_DECODE_INT_AS_REAL, &error);
+        if (out->value && !(out->value = json_whole(out->value)))
+            return qkv_fail(ctx, QKV_E_MEMORY, "%s: out of memory while reading JSON", name);
+    }
     if (out->value)
         return QKV_OK;
     if (json_error_code(&error) == json_error_out_of_memory)

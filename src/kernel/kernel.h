@@ -173,14 +173,20 @@ typedef struct {
     double scale;
     bool causal;
     size_t window; /* 0: none; only if causal */
-    /* bias[b, h, i, j] at bias + b*bias_b + h*bias_h + i*bias_t + j; a stride of 0 broadcasts.
-     * NULL: none. */
+    /* bias[b, h, i, j] at bias + qkv__bias_row(b, h, i) + j; a stride of 0 broadcasts. bias_t -1:
+     * a bias that depends on j - i alone, whose rows overlap. NULL: none. */
     const qkv_real *bias;
-    size_t bias_b, bias_h, bias_t;
+    size_t bias_b, bias_h;
+    ptrdiff_t bias_t;
     /* Dropout of the weights: element ((first_row + q_begin[b] + i) * H + h) * 2^20 + j of the
      * stream; p 0: none. */
     qkv_k_dropout_args dropout;
 } qkv_k_attention_args;
+static inline ptrdiff_t qkv__bias_row(const qkv_k_attention_args *a, size_t b, size_t h, size_t i)
+{
+    return (ptrdiff_t)(b * a->bias_b + h * a->bias_h) + (ptrdiff_t)i * a->bias_t;
+}
+
 /* dq, dk, dv have the strides below; each is stored, or added to if its acc flag is set; NULL:
  * not wanted. dbias (as bias, same strides) is always added to. dout has out's strides. */
 typedef struct {

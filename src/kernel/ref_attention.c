@@ -68,7 +68,7 @@ static query query_of(const qkv_real *q, const qkv_real *k, const qkv_real *v, c
         x.v = v + a->k_begin[b] * a->v_row + group * a->v_head;
     }
     if (a->bias) {
-        x.bias = a->bias + b * a->bias_b + h * a->bias_h + i * a->bias_t;
+        x.bias = a->bias + qkv__bias_row(a, b, h, i);
     }
     return x;
 }

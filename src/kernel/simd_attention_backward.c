@@ -233,45 +233,48 @@ static void run_parts(const qkv_exec *e, const backward_pass *g, float *memory, 
     }
 }
 
-/* The gradient of the bias on its own, in f32: one task owns queries i0 .. of all sequences and
- * heads, which are those that may share its memory. */
-static void bias_block(float *memory, const backward_pass *g, size_t i0)
+/* The gradient of the bias on its own, in f32, from one block. */
+static void bias_block(float *memory, const backward_pass *g, size_t b, size_t h, size_t i0)
 {
     const attention_args *a = g->a;
-    for (size_t n = 0; n < a->B * a->H; n++) {
-        if (i0 >= a->q_len[n / a->H]) {
-            continue;
-        }
-        block x = block_of(a, n / a->H, n % a->H, i0);
-        float *dbias = g->dbias + x.b * a->bias_b + x.h * a->bias_h;
-        room m = block_load(memory, g, &x);
-        for (size_t j0 = x.first; j0 < x.keys; j0 += TK) {
-            size_t nk = at_most(x.keys - j0, TK);
-            gradients_of_tile(&m, &x, g, j0, nk);
-            for (size_t i = 0; i < x.rows; i++) {
-                float *row = dbias + (i0 + i) * a->bias_t + j0;
-                for (size_t j = 0; j < keys_seen(&x, i, j0, nk); j++) {
-                    row[j] += m.rev.ds[j * TQ + i];
-                }
+    if (i0 >= a->q_len[b]) {
+        return;
+    }
+    block x = block_of(a, b, h, i0);
+    room m = block_load(memory, g, &x);
+    for (size_t j0 = x.first; j0 < x.keys; j0 += TK) {
+        size_t nk = at_most(x.keys - j0, TK);
+        gradients_of_tile(&m, &x, g, j0, nk);
+        for (size_t i = 0; i < x.rows; i++) {
+            float *row = g->dbias + qkv__bias_row(a, b, h, i0 + i) + j0;
+            for (size_t j = 0; j < keys_seen(&x, i, j0, nk); j++) {
+                row[j] += m.rev.ds[j * TQ + i];
             }
         }
     }
 }
 
+/* A task owns what may share its memory: a block of queries of all sequences and heads or, where
+ * rows overlap, a head with all of its queries. */
 static void run_bias(const qkv_exec *e, const backward_pass *g, float *memory)
 {
     size_t longest = 0, floats = padded(g->room);
     for (size_t b = 0; b < g->a->B; b++) {
         longest = g->a->q_len[b] > longest ? g->a->q_len[b] : longest;
     }
-    size_t blocks = (longest + TQ - 1) / TQ;
-#pragma omp parallel num_threads(e->threads) if (blocks > 1 && g->a->bias_t) default(none) \
-    shared(g, memory, floats, blocks)
+    size_t B = g->a->B, H = g->a->H, blocks = (longest + TQ - 1) / TQ;
+    bool by_head = g->a->bias_t < 0, apart = by_head ? g->a->bias_h > 0 : g->a->bias_t > 0;
+    size_t tasks = by_head ? H : blocks, inner = by_head ? blocks : H;
+#pragma omp parallel num_threads(e->threads) if (tasks > 1 && apart) default(none) \
+    shared(g, memory, floats, B, inner, tasks, by_head, blocks)
     {
         float *mine = memory + (size_t)omp_get_thread_num() * floats;
 #pragma omp for schedule(dynamic)
-        for (size_t n = 0; n < blocks; n++) {
-            bias_block(mine, g, (blocks - 1 - n) * TQ);
+        for (size_t n = 0; n < tasks; n++) {
+            for (size_t m = 0; m < B * inner; m++) {
+                size_t h = by_head ? n : m % inner, i = by_head ? m % inner : blocks - 1 - n;
+                bias_block(mine, g, m / inner, h, i * TQ);
+            }
         }
     }
 }

@@ -294,7 +294,7 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
         if (seen > passed) {
             const float *bias = a->bias;
             size_t first = j0 + passed;
-            bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + first : NULL;
+            bias = bias ? bias + qkv__bias_row(a, b, x.h, i) + first : NULL;
             simd_attention_few_row_step(m, i * m->heads + c, a, rows_from(keys, passed),
                                         rows_from(values, passed), seen - passed, bias);
         }
@@ -353,7 +353,7 @@ static void weights_finish(float *w, const attention_args *a, const block *x, si
                            float lse)
 {
     const float *bias = a->bias;
-    bias = bias ? bias + x->b * a->bias_b + x->h * a->bias_h + x->i0 * a->bias_t : NULL;
+    bias = bias ? bias + qkv__bias_row(a, x->b, x->h, x->i0) : NULL;
     size_t passed = at_most(keys_passed(x, 0, 0, a->k_len[x->b]), seen);
     memset(w, 0, passed * sizeof *w);
     memset(w + seen, 0, (a->k_len[x->b] - seen) * sizeof *w);

@@ -5,9 +5,8 @@
 static void tile_bias(float *tile, const block *x, size_t j0, size_t nk)
 {
     const attention_args *a = x->a;
-    const float *bias = a->bias + x->b * a->bias_b + x->h * a->bias_h + j0;
     for (size_t i = 0; i < x->rows; i++) {
-        const float *row = bias + (x->i0 + i) * a->bias_t;
+        const float *row = a->bias + qkv__bias_row(a, x->b, x->h, x->i0 + i) + j0;
         size_t seen = keys_seen(x, i, j0, nk);
         for (size_t j = 0; j < seen; j++) {
             tile[j * TQ + i] += row[j];

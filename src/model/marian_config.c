@@ -1,6 +1,6 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
 #include "model/tables.h"
-#include "qkv/marian.h"
+#include "model/translator.h"
 
 #define CONFIG qkv_marian_config
 #include "model/config_rows.h"
@@ -36,6 +36,61 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table qkv__marian_config = {"Translator", rows, sizeof rows / sizeof *rows,
                                              sizeof(CONFIG)};
+
+/* In this order; those of v1.0, v1.1 and kin. */
+static const char *const feed_forwards[] = {"relu", "gated-gelu", "gelu", "silu", "gated-relu",
+                                            "gated-silu", NULL};
+static const struct {
+    qkv_activation act;
+    bool gated;
+} activations_of[] = {{QKV_ACT_RELU, false}, {QKV_ACT_GELU_TANH, true}, {QKV_ACT_GELU, false},
+                      {QKV_ACT_SILU, false}, {QKV_ACT_RELU, true},      {QKV_ACT_SILU, true}};
+
+static const qkv_option t5_rows[] = {
+    SIZE_ROW("vocab_size", vocab, 1, "32128", "tokens in the vocabulary"),
+    SIZE_ROW("n_positions", positions, 1, "512", "longest text in tokens, of each side"),
+    SIZE_ROW("d_model", width, 1, "512", "width of the residual stream"),
+    SIZE_ROW("d_kv", head_width, 1, "64", "width of a head"),
+    SIZE_ROW("d_ff", encoder_ff_width, 1, "2048", "feed-forward width"),
+    SIZE_ROW("num_layers", encoder_layers, 1, "6", "blocks of the encoder"),
+    {.key = "num_decoder_layers", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL,
+     .max = QKV__MOST_SIZE, FIELD(decoder_layers), .initial = "0",
+     .help = "blocks of the decoder; 0: as many"},
+    SIZE_ROW("num_heads", encoder_heads, 1, "8", "heads of either side"),
+    SIZE_ROW("relative_attention_num_buckets", buckets, 4, "32", "rows of relative positions"),
+    SIZE_ROW("relative_attention_max_distance", distance, 3, "128",
+             "positions from here on share a bucket"),
+    ENUM_ROW("feed_forward_proj", feed_forward, feed_forwards, "relu",
+             "activation of the feed-forward layer"),
+    ENUM_ROW("dense_act_fn", act, qkv__activation_names, "linear",
+             "the same again; linear: not said"),
+    BOOL_ROW("is_gated_act", gated, "false", "the same again"),
+    RATE_ROW("dropout_rate", dropout, "0.1", "dropout everywhere"),
+    REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-6", "added to the mean square in RMSNorm"),
+    REAL_ROW("initializer_factor", init_range, 1000, "1", "factor of T5's initial deviations"),
+    /* transformers 5 says the first of every model, and the second of what it means */
+    BOOL_ROW("tie_word_embeddings", tie, "true", "the output layer is the embedding, scaled"),
+    BOOL_ROW("scale_decoder_outputs", tie, "true", "the same again"),
+    TOKEN_ROW("pad_token_id", pad, "0", "id of the padding token; -1: none"),
+    TOKEN_ROW("eos_token_id", eos, "1", "id of the token that ends a text"),
+    TOKEN_ROW("decoder_start_token_id", start, "0", "id of the decoder's first input"),
+};
+const qkv_option_table qkv__t5_config = {"T5 model", t5_rows, sizeof t5_rows / sizeof *t5_rows,
+                                         sizeof(CONFIG)};
+
+qkv_status qkv__t5_activation(qkv_context *ctx, qkv_marian_config *c)
+{
+    const qkv_activation act = activations_of[c->feed_forward].act;
+    const bool gated = activations_of[c->feed_forward].gated;
+    if ((c->act != QKV_ACT_NONE && c->act != act) || (c->gated && !gated))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "feed_forward_proj \"%s\" means dense_act_fn \"%s\""
+                        "%s, found \"%s\"%s", feed_forwards[c->feed_forward],
+                        qkv__activation_names[act], gated ? ", gated" : "",
+                        qkv__activation_names[c->act], c->gated ? ", gated" : "");
+    c->act = act;
+    c->gated = gated;
+    return QKV_OK;
+}
 
 /* Encoder and decoder alike. */
 static const struct {

@@ -9,7 +9,7 @@ extern const qkv_option_table qkv__gpt2_config, qkv__llama_config, qkv__prior_co
 extern const qkv_option_table qkv__mistral_config, qkv__phi3_config, qkv__qwen2_config,
     qkv__qwen3_config;
 extern const qkv_option_table qkv__bert_config, qkv__roberta_config, qkv__distilbert_config;
-extern const qkv_option_table qkv__marian_config, qkv__forecast_config;
+extern const qkv_option_table qkv__marian_config, qkv__t5_config, qkv__forecast_config;
 extern const qkv_option_table qkv__dinov2_config, qkv__dinov2_registers_config;
 extern const qkv_option_table qkv__vit_config, qkv__cct_config, qkv__mae_config, qkv__vqgan_config;
 extern const qkv_option_table qkv__clip_config, qkv__segmenter_config, qkv__colorizer_config;

@@ -228,7 +228,8 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     v = mha_place(m, t, "v", v);
     qkv_attention_options o = {.causal = c->causal, .window = c->window,
                                .sequences = seq->sequences, .q_offsets = seq->offsets,
-                               .k_lengths = seq->lengths, .bias = seq->bias, .mask = seq->mask};
+                               .k_lengths = seq->lengths, .bias = seq->bias, .mask = seq->mask,
+                               .relative = seq->relative};
     if (cache && !(seq->slots ? qkv_kv_cache_put(t, cache, seq->slots, k, v)
                               : qkv_kv_cache_append(t, cache, k, v, &k, &v)))
         return NULL;

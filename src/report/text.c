@@ -292,7 +292,7 @@ static qkv_status predict_translator(qkv__looking *l, const qkv__look_kind *k)
 }
 
 const qkv__look_kind qkv__look_translator = {
-    .can = QKV_CAN_TRANSLATE, .predicting = "decoder",
+    .can = QKV_CAN_TRANSLATE, .predicting = "decoder", .final_norm = true,
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, true},
                    {"decoder", "cross", 1, 0, false}},
     .prepare = prepare_translator, .run = run_translator, .predict = predict_translator,

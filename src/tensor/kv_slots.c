@@ -204,7 +204,7 @@ qkv_tensor *qkv_kv_cache_attend(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots
                             "gradient", qkv__shape_text(t, q));
     o.sequences = 0;
     o.q_offsets = o.k_offsets = o.k_lengths = o.k_begins = NULL;
-    o.bias = o.mask = NULL;
+    o.bias = o.mask = o.relative = NULL;
     if (c->store == QKV_KV_F32)
         return kv_slots_attend_all(t, c, s, q, &o);
     return (kv_slots_few(t, c, s, q, &o) ? kv_slots_attend_stored : kv_slots_attend_each)(t, c, s,

@@ -192,13 +192,17 @@ static bool op_attention_lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv
     return true;
 }
 
+static size_t longest_of(const size_t *lengths, size_t n)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < n; b++)
+        most = lengths[b] > most ? lengths[b] : most;
+    return most;
+}
+
 static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bias)
 {
-    size_t T = 0, S = 0;
-    for (size_t b = 0; b < a->B; b++) {
-        T = a->q_len[b] > T ? a->q_len[b] : T;
-        S = a->k_len_full[b] > S ? a->k_len_full[b] : S;
-    }
+    size_t T = longest_of(a->q_len, a->B), S = longest_of(a->k_len_full, a->B);
     if (bias->ndim != 4 || (bias->shape[0] != 1 && bias->shape[0] != a->B) ||
         (bias->shape[1] != 1 && bias->shape[1] != a->H) || bias->shape[2] != T ||
         bias->shape[3] != S)
@@ -207,7 +211,21 @@ static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bia
     a->bias = qkv__real(bias);
     a->bias_b = bias->shape[0] == 1 ? 0 : bias->stride[0];
     a->bias_h = bias->shape[1] == 1 ? 0 : bias->stride[1];
-    a->bias_t = bias->stride[2];
+    a->bias_t = (ptrdiff_t)bias->stride[2];
+    return true;
+}
+
+/* Row i of the scores begins one number before row i - 1 does. */
+static bool set_relative(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *relative)
+{
+    size_t T = longest_of(a->q_len, a->B), S = longest_of(a->k_len_full, a->B);
+    if (!T || !S || relative->ndim != 2 ||
+        (relative->shape[0] != 1 && relative->shape[0] != a->H) || relative->shape[1] != T + S - 1)
+        return qkv__op_fail(t, "attention", "relative %s is not (%zu or 1, %zu + %zu - 1)",
+                            qkv__shape_text(t, relative), a->H, T, S) != NULL;
+    a->bias = qkv__real(relative) + T - 1;
+    a->bias_h = relative->shape[0] == 1 ? 0 : relative->stride[0];
+    a->bias_t = -1;
     return true;
 }
 
@@ -228,6 +246,8 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *dbias = bias ? qkv__grad(t, bias, &acc_bias) : NULL;
     if (dbias && !acc_bias)
         t->device->fill(dbias, 0, qkv_count(bias) * sizeof *dbias);
+    if (dbias)
+        dbias += p->args.bias - qkv__real(bias);
     if (t->status || !p->args.B)
         return;
     if (p->name)
@@ -283,7 +303,8 @@ static bool op_attention_describe(qkv_tape *t, attention_params *p, qkv_tensor *
     a->scale = o->scale != 0 ? o->scale : 1.0 / sqrt((double)a->D);
     a->causal = o->causal;
     a->window = o->causal ? o->window : 0;
-    if (!op_attention_lay_out(t, a, q, k, o) || (in[3] && !set_bias(t, a, in[3])))
+    if (!op_attention_lay_out(t, a, q, k, o) ||
+        (in[3] && !(o->relative ? set_relative : set_bias)(t, a, in[3])))
         return false;
     if (rows_are_left_out(a, q, k, o))
         return qkv__op_fail(t, "attention", "offsets leave rows out that no sequence has") != NULL;
@@ -315,10 +336,12 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
                           const qkv_attention_options *options)
 {
     qkv_attention_options o = options ? *options : (qkv_attention_options){0};
+    if (o.relative && (o.bias || o.mask))
+        return qkv__op_fail(t, "attention", "a bias or mask beside relative");
     if (o.mask && !(o.bias = op_attention_masked(t, &o)))
         return NULL;
-    qkv_tensor *in[] = {q, k, v, o.bias};
-    if (!qkv__ready_reals(t, "attention", o.bias ? 4 : 3, in))
+    qkv_tensor *added = o.relative ? o.relative : o.bias, *in[] = {q, k, v, added};
+    if (!qkv__ready_reals(t, "attention", added ? 4 : 3, in))
         return NULL;
     if (!(o.dropout >= 0 && o.dropout < 1))
         return qkv__op_fail(t, "attention", "the dropout probability %g is not in [0, 1)",
@@ -327,9 +350,9 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv_contiguous(t, o.bias))))
+    if (!same_spacing(t, in) || (added && !(in[3] = qkv_contiguous(t, added))))
         return NULL;
-    if (o.k_begins && (!o.q_offsets || qkv__recording(t, o.bias ? 4 : 3, in)))
+    if (o.k_begins && (!o.q_offsets || qkv__recording(t, added ? 4 : 3, in)))
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "
                             "does not record");
     attention_params p = {0};

@@ -9,63 +9,16 @@
 
 #include <cmocka.h>
 
-#include "fixture.h"
+#include "model_directories.h"
 #include "qkv/gpt.h"
-#include "qkv/hub.h"
 
-#define GOLDEN QKV_SOURCE_DIR "/tests/golden/models/"
 #define GPT2(more) "{\"model_type\": \"gpt2\", \"vocab_size\": 61, \"n_positions\": 24, " \
                    "\"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3, \"n_inner\": 40" more "}"
 #define LLAMA(more) "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, " \
                     "\"max_position_embeddings\": 24, \"num_hidden_layers\": 2, " \
                     "\"intermediate_size\": 40, \"num_attention_heads\": 4" more "}"
 
-/* ---- directories ------------------------------------------------------ */
-
-static void put_text(const char *name, const char *text)
-{
-    put_file(in(folder, name), text, strlen(text));
-}
-
-static void copy_golden(const char *model, const char *file)
-{
-    size_t size;
-    char path[PATH_BYTES];
-    (void)snprintf(path, sizeof path, GOLDEN "%s/%s", model, file);
-    char *bytes = take_file(path, &size);
-    put_file(in(folder, file), bytes, size);
-    free(bytes);
-}
-
-/* Loading fails with the words in one line that names a file of the folder. */
-static void refuse(const char *words)
-{
-    qkv_model *m = (qkv_model *)&folder;
-    size_t files = files_in(folder);
-    qkv_status status = qkv_hub_load(&m, ctx, folder);
-    const char *message = qkv_context_message(ctx);
-    if (!status)
-        fail_msg("taken: \"%s\" was expected", words);
-    if (!strstr(message, words) || !strstr(message, folder) || strchr(message, '\n'))
-        fail_msg("\"%s\" expected, found: %s", words, message);
-    assert_null(m);
-    assert_int_equal(files_in(folder), files);
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-}
-
-static void accept(void)
-{
-    qkv_model *m;
-    if (qkv_hub_load(&m, ctx, folder))
-        fail_msg("%s", qkv_context_message(ctx));
-    qkv_model_destroy(m);
-}
-
 /* ---- config.json ------------------------------------------------------ */
-
-typedef struct {
-    const char *text, *words;
-} config_case;
 
 static const config_case gpt2_cases[] = {
     {"", "config.json: expected JSON, found an empty file"},
@@ -152,79 +105,6 @@ static const config_case llama_cases[] = {
     {LLAMA(""), "model.layers.0.self_attn.q_proj.weight"},
 };
 
-/* A window in the last of two layers. */
-#define QWEN2(more) "{\"model_type\": \"qwen2\", \"vocab_size\": 61, \"hidden_size\": 24, " \
-                    "\"max_position_embeddings\": 24, \"num_hidden_layers\": 2, " \
-                    "\"intermediate_size\": 40, \"num_attention_heads\": 4, " \
-                    "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true, " \
-                    "\"use_sliding_window\": true, \"sliding_window\": 5, " \
-                    "\"max_window_layers\": 1" more "}"
-static const config_case qwen2_cases[] = {
-    {QWEN2(""), NULL},
-    {QWEN2(", \"layer_types\": [\"full_attention\", \"sliding_attention\"]"), NULL},
-    {QWEN2(", \"layer_types\": [\"sliding_attention\", \"sliding_attention\"]"),
-     "\"layer_types\": layer 0: by the other fields it is \"full_attention\", found \"sliding"},
-    {QWEN2(", \"layer_types\": [\"full_attention\"]"),
-     "\"layer_types\": 2 layers expected, 1 found"},
-    {QWEN2(", \"layer_types\": [\"full_attention\", 1]"), "\"layer_types.1\": expected a string"},
-    {QWEN2(", \"layer_types\": 1"), "\"layer_types\": expected an array"},
-    {QWEN2(", \"max_window_layers\": -1"), "\"max_window_layers\""},
-};
-
-#define ROBERTA(more) "{\"model_type\": \"roberta\", \"vocab_size\": 61, \"hidden_size\": 24, " \
-                      "\"num_attention_heads\": 3, \"num_hidden_layers\": 2, " \
-                      "\"intermediate_size\": 40, \"max_position_embeddings\": 30, " \
-                      "\"type_vocab_size\": 3, \"pad_token_id\": 3" more "}"
-static const config_case roberta_cases[] = {
-    {ROBERTA(", \"position_embedding_type\": \"absolute\", \"tie_word_embeddings\": true"), NULL},
-    {ROBERTA(", \"position_embedding_type\": \"relative_key\""),
-     "field \"position_embedding_type\": absolute expected, found \"relative_key\""},
-    {ROBERTA(", \"position_embedding_type\": 3"), "\"position_embedding_type\": absolute expected"},
-    {ROBERTA(", \"tie_word_embeddings\": false"),
-     "field \"tie_word_embeddings\": true expected, found false"},
-    {ROBERTA(", \"is_decoder\": true"), "field \"is_decoder\": true has no place in a roberta"},
-    {"{\"model_type\": \"roberta\", \"vocab_size\": 61, \"hidden_size\": 24, "
-     "\"num_attention_heads\": 3, \"num_hidden_layers\": 2, \"intermediate_size\": 40, "
-     "\"max_position_embeddings\": 30, \"type_vocab_size\": 3, \"pad_token_id\": 29}",
-     "positions follow the padding token's id: 0 to 28 expected, found 29"},
-};
-
-#define DINOV2(more) "{\"model_type\": \"dinov2\", \"architectures\": [\"Dinov2Model\"], " \
-                     "\"hidden_size\": 24, \"num_hidden_layers\": 2, \"image_size\": 12, " \
-                     "\"num_attention_heads\": 3, \"patch_size\": 4" more "}"
-static const config_case dinov2_cases[] = {
-    {DINOV2(", \"mlp_ratio\": 2"), NULL},
-    {DINOV2(", \"mlp_ratio\": 2.0"), NULL},
-    {DINOV2(", \"mlp_ratio\": 2.5"), "\"mlp_ratio\": expected an integer, found 2.5"},
-    {DINOV2(", \"mlp_ratio\": 0"), "\"mlp_ratio\""},
-    {DINOV2(", \"mlp_ratio\": 16777216"), "config.json: describes a model of"},
-    {DINOV2(", \"mlp_ratio\": 1"), "encoder.layer.0.mlp.fc1.weight"},
-    {DINOV2(", \"mlp_ratio\": 2, \"use_swiglu_ffn\": true"), "mlp.weights_in.weight"},
-    {DINOV2(", \"mlp_ratio\": 2, \"use_swiglu_ffn\": 1"), "\"use_swiglu_ffn\""},
-    {DINOV2(", \"mlp_ratio\": 2, \"use_mask_token\": false"), "mask_token has no place"},
-    {DINOV2(", \"mlp_ratio\": 2, \"layerscale_value\": \"x\""), "\"layerscale_value\""},
-    {DINOV2(", \"mlp_ratio\": 2, \"intermediate_size\": 48"),
-     "\"intermediate_size\": 48 has no place in a dinov2 model here"},
-    {DINOV2(", \"mlp_ratio\": 2, \"num_register_tokens\": 4"), "\"num_register_tokens\": 4 has no"},
-    {DINOV2(", \"mlp_ratio\": 2, \"patch_size\": [4, 4]"), "duplicate"},
-    {"{\"model_type\": \"dinov2_with_registers\", \"num_register_tokens\": 0}",
-     "\"num_register_tokens\""},
-    {"{\"model_type\": \"dinov2\", \"image_size\": [12, 12]}",
-     "\"image_size\": expected an integer, found an array"},
-    {"{\"model_type\": \"deit\", \"pooler_output_size\": -1}", "\"pooler_output_size\""},
-};
-
-static void run_cases(const config_case *cases, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        put_text("config.json", cases[i].text);
-        if (cases[i].words)
-            refuse(cases[i].words);
-        else
-            accept();
-    }
-}
-
 static void test_config(void **state)
 {
     (void)state;
@@ -249,39 +129,6 @@ static void test_config(void **state)
     }
     copy_golden("llama", "model.safetensors");
     run_cases(llama_cases, sizeof llama_cases / sizeof *llama_cases);
-    copy_golden("qwen2", "model.safetensors");
-    run_cases(qwen2_cases, sizeof qwen2_cases / sizeof *qwen2_cases);
-    copy_golden("roberta", "model.safetensors");
-    run_cases(roberta_cases, sizeof roberta_cases / sizeof *roberta_cases);
-    copy_golden("dinov2-encoder", "model.safetensors");
-    run_cases(dinov2_cases, sizeof dinov2_cases / sizeof *dinov2_cases);
-}
-
-/* Every field that transformers writes of a family has a place, or is of no consequence, when it
- * has its default. */
-static void test_defaults(void **state)
-{
-    (void)state;
-    static const char *const types[] = {
-        "bert", "clip", "deit", "dinov2", "dinov2_with_registers", "distilbert", "gpt2", "llama",
-        "marian", "mistral", "phi3", "qwen2", "qwen3", "roberta", "vit", "vit_mae"};
-    const qkv_context_options o = {.threads = 1, .isa = QKV_ISA_ALL, .meta = true};
-    for (size_t i = 0; i < 2 * sizeof types / sizeof *types; i++) {
-        char path[PATH_BYTES];
-        size_t size;
-        qkv_context *meta;
-        qkv_model *m;
-        (void)snprintf(path, sizeof path, QKV_SOURCE_DIR "/tests/golden/configs/%d-%s.json",
-                       i % 2 ? 5 : 4, types[i / 2]);
-        char *text = take_file(path, &size);
-        put_file(in(folder, "config.json"), text, size);
-        free(text);
-        assert_int_equal(qkv_context_create(&meta, &o), QKV_OK);
-        if (qkv_hub_load_config(&m, meta, folder))
-            fail_msg("%s: %s", path, qkv_context_message(meta));
-        qkv_model_destroy(m);
-        qkv_context_destroy(meta);
-    }
 }
 
 /* A list of ids that end a text: all are the model's, and written as they were read. */
@@ -476,7 +323,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_config, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_defaults, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shards, set_up, tear_down),

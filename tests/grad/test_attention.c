@@ -113,6 +113,37 @@ static void test_bias(void **state)
     gradcheck_all(cases, COUNT(cases));
 }
 
+static int relative(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    qkv_attention_options o = *(const qkv_attention_options *)user;
+    o.relative = in[3];
+    out[0] = qkv_attention(t, in[0], in[1], in[2], &o);
+    return 1;
+}
+
+static void test_relative(void **state)
+{
+    (void)state;
+    const qkv_attention_options plain = {0}, causal = {.causal = true};
+    const qkv_attention_options short_keys = {.k_lengths = lengths};
+    const qkv_attention_options packed = {.sequences = 2, .q_offsets = q_offsets,
+                                          .k_offsets = k_offsets, .dropout = 0.3};
+    const gradcheck_input q = {4, {2, 3, 2, 4}, 0, 0, NULL}, k = {4, {2, 5, 2, 4}, 0, 0, NULL};
+    const gradcheck_case cases[] = {
+        {.name = "relative", .fn = relative, .user = &plain, .inputs = 4,
+         .input = {q, k, k, {2, {2, 7}}}},
+        {.name = "relative, causal", .fn = relative, .user = &causal, .inputs = 4,
+         .input = {q, k, k, {2, {2, 7}}}},
+        {.name = "relative of all heads", .fn = relative, .user = &plain, .inputs = 4,
+         .input = {q, k, k, {2, {1, 7}}}},
+        {.name = "relative, key lengths", .fn = relative, .user = &short_keys, .inputs = 4,
+         .input = {q, k, k, {2, {2, 7}}}},
+        {.name = "relative, packed", .fn = relative, .user = &packed, .train = true, .inputs = 4,
+         .input = {{3, {5, 4, 4}}, {3, {7, 2, 4}}, {3, {7, 2, 4}}, {2, {4, 6}}}},
+    };
+    gradcheck_all(cases, COUNT(cases));
+}
+
 /* All at once: packed sequences, fewer keys than queries and more, causal, some keys hidden,
  * shared keys and values, values of another width, a scale, dropout and a bias of each head. */
 static void test_everything(void **state)
@@ -133,6 +164,7 @@ static void test_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_bias),
+                                       cmocka_unit_test(test_relative),
                                        cmocka_unit_test(test_everything)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,7 @@ static inline void answer_weights(problem *p, size_t b, size_t h, size_t i)
                                     (a->window && (long)j <= last - (long)a->window));
         w[j] = a->scale * dot_of(at(&p->q, row, h), at(&p->k, p->k_begin[b] + j, kv), a->D);
         if (a->bias) {
-            w[j] += (double)a->bias[b * a->bias_b + h * a->bias_h + i * a->bias_t + j];
+            w[j] += (double)a->bias[qkv__bias_row(a, b, h, i) + (ptrdiff_t)j];
         }
         w[j] = hidden ? -INFINITY : w[j];
         max = fmax(max, w[j]);
@@ -195,7 +195,7 @@ static inline void answer_query(problem *p, size_t b, size_t h, size_t i)
             dv[c] += w[j] * keep * (double)dout[c];
         }
         if (a->bias) {
-            p->dbias[b * a->bias_b + h * a->bias_h + i * a->bias_t + j] += ds;
+            p->dbias[a->bias - p->bias.data + qkv__bias_row(a, b, h, i) + (ptrdiff_t)j] += ds;
         }
     }
 }
@@ -218,7 +218,8 @@ static inline void answer(problem *p)
 /* What a case may contain; sizes are limits. */
 typedef struct {
     size_t max_t, max_s, max_d;
-    bool causal, window, lengths, packed, bias, dropout, grouped, strides, accumulate, drop_outputs;
+    bool causal, window, lengths, packed, bias, relative, dropout, grouped, strides, accumulate,
+        drop_outputs;
 } recipe;
 
 static inline void problem_rows(problem *p, const recipe *r, dice *d)
@@ -255,9 +256,20 @@ static inline void problem_bias(problem *p, dice *d)
         p->bias.data[i] = roll(d, 10) ? p->bias.data[i] : -INFINITY;
     }
     p->a.bias = p->bias.data;
-    p->a.bias_t = t > 1 ? p->longest_k : 0;
+    p->a.bias_t = t > 1 ? (ptrdiff_t)p->longest_k : 0;
     p->a.bias_h = h > 1 ? t * p->longest_k : 0;
     p->a.bias_b = b > 1 ? h * t * p->longest_k : 0;
+}
+
+/* A bias of j - i alone, of each head or of all. */
+static inline void problem_relative(problem *p, dice *d)
+{
+    size_t h = roll(d, 3) ? p->a.H : 1, n = p->longest_q + p->longest_k - 1;
+    p->bias = array_make(h, 1, n, 0);
+    array_fill(&p->bias, d);
+    p->a.bias = p->bias.data + p->longest_q - 1;
+    p->a.bias_t = -1;
+    p->a.bias_h = h > 1 ? n : 0;
 }
 
 static inline double *zeros(size_t n) { return calloc(n + 1, sizeof(double)); }
@@ -277,7 +289,8 @@ static inline void problem_answers(problem *p)
 
 static inline void problem_make(problem *p, const recipe *r, dice *d)
 {
-    *p = (problem){ .want_q = true, .want_k = true, .want_v = true, .want_bias = r->bias };
+    *p = (problem){ .want_q = true, .want_k = true, .want_v = true,
+                    .want_bias = r->bias || r->relative };
     qkv_k_attention_args *a = &p->a;
     a->B = 1 + roll(d, r->max_t > 200 ? 1 : 3);
     a->Hkv = 1 + roll(d, 3);
@@ -301,7 +314,9 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
     a->k_row = p->k.row, a->k_head = p->k.head;
     a->v_row = p->v.row, a->v_head = p->v.head;
     p->w.do_row = p->dout.row, p->w.do_head = p->dout.head;
-    if (r->bias) {
+    if (r->relative && p->longest_q && p->longest_k) {
+        problem_relative(p, d);
+    } else if (r->bias) {
         problem_bias(p, d);
     }
     if (r->dropout) {
@@ -313,7 +328,7 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
     }
     if (r->drop_outputs) {
         p->want_q = roll(d, 2), p->want_k = roll(d, 2), p->want_v = roll(d, 2);
-        p->want_bias = r->bias && roll(d, 2);
+        p->want_bias = (r->bias || r->relative) && roll(d, 2);
     }
     problem_answers(p);
 }

@@ -128,10 +128,10 @@ static void run_kernels(results *r, problem *p, const qkv_kernels *k, const qkv_
     p->w.dq_row = r->dq.row, p->w.dq_head = r->dq.head;
     p->w.dk_row = r->dk.row, p->w.dk_head = r->dk.head;
     p->w.dv_row = r->dv.row, p->w.dv_head = r->dv.head;
+    float *dbias = p->want_bias && p->a.bias ? r->dbias.data + (p->a.bias - p->bias.data) : NULL;
     k->attention_bwd(e, p->want_q ? r->dq.data : NULL, p->want_k ? r->dk.data : NULL,
-                     p->want_v ? r->dv.data : NULL, p->want_bias ? r->dbias.data : NULL,
-                     dout.data, r->out.data, r->lse.data, p->q.data, p->k.data, p->v.data, &p->a,
-                     &p->w);
+                     p->want_v ? r->dv.data : NULL, dbias, dout.data, r->out.data, r->lse.data,
+                     p->q.data, p->k.data, p->v.data, &p->a, &p->w);
     free(dout.buffer);
 }
 
@@ -212,6 +212,7 @@ static void test_options_one_by_one(void **state)
         { 20, 30, 40, .grouped = true },
         { 30, 20, 40, .strides = true },
         { 20, 20, 40, .accumulate = true, .drop_outputs = true },
+        { 70, 150, 40, .relative = true },
     };
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         check_recipe(&recipes[i], i + 1, 8);
@@ -227,7 +228,8 @@ static void test_options_together(void **state)
                      .causal = roll(&d, 2), .lengths = roll(&d, 2), .packed = roll(&d, 2),
                      .bias = roll(&d, 2), .dropout = roll(&d, 2), .grouped = roll(&d, 2),
                      .strides = roll(&d, 2), .accumulate = roll(&d, 2),
-                     .drop_outputs = roll(&d, 4) == 0, .window = n % 4 == 0 };
+                     .drop_outputs = roll(&d, 4) == 0, .window = n % 4 == 0,
+                     .relative = n % 3 == 1 };
         check_recipe(&r, 100 + n, 1);
     }
 }
@@ -240,7 +242,8 @@ static void test_few_queries(void **state)
         dice d = { n * 13 + 1 };
         recipe r = { 1 + n % 6, 400, 130, .causal = roll(&d, 2), .lengths = roll(&d, 2),
                      .packed = roll(&d, 2), .bias = n % 5 == 0, .dropout = n % 7 == 0,
-                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0 };
+                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0,
+                     .relative = n % 5 == 2 };
         check_recipe(&r, 300 + n, 1);
     }
 }
@@ -254,6 +257,7 @@ static void test_long(void **state)
         { 300, 400, 96, .bias = true, .dropout = true, .strides = true },
         { 500, 500, 64, .window = true, .grouped = true },
         { 500, 300, 40, .window = true, .lengths = true, .packed = true, .dropout = true },
+        { 400, 400, 64, .relative = true, .causal = true, .lengths = true },
     };
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         check_recipe(&recipes[i], 500 + i, 2);
@@ -410,7 +414,8 @@ static void test_rows(void **state)
         dice d = { n };
         recipe r = { 1 + roll(&d, 90), 1 + roll(&d, 150), 80, .causal = roll(&d, 2),
                      .lengths = roll(&d, 2), .packed = roll(&d, 2), .bias = roll(&d, 2),
-                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0 };
+                     .grouped = roll(&d, 2), .strides = roll(&d, 2), .window = n % 3 == 0,
+                     .relative = n % 4 == 1 };
         problem p;
         problem_make(&p, &r, &d);
         for (size_t i = 0; i < ISAS; i++) {
@@ -438,7 +443,9 @@ static void test_same_bits(void **state)
     for (uint64_t n = 0; n < 4; n++) {
         dice d = { n };
         problem p;
-        problem_make(&p, &all, &d);
+        recipe r = all;
+        r.relative = n % 2;
+        problem_make(&p, &r, &d);
         for (size_t i = 0; i < TABLES; i++) {
             if (!machine_fills(table_of(i))) {
                 continue;

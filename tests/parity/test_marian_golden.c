@@ -12,7 +12,8 @@
 #include "qkv/marian.h"
 
 enum { S = 13 };
-static const char *const models[] = {"marian", "marian-separate"};
+static const char *const models[] = {"marian", "marian-separate", "t5", "t5-gated", "t5-silu"};
+enum { MODELS = sizeof models / sizeof *models };
 static const int32_t source_offsets[] = {0, S, B * S}, target_offsets[] = {0, T, ROWS};
 
 typedef struct {
@@ -53,14 +54,14 @@ static void train_step(const char *name, unsigned isa, bool packed)
 
 static void run_all(unsigned isa)
 {
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < MODELS; i++)
         train_step(models[i], isa, false);
 }
 
 static void test_packed(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < MODELS; i++)
         train_step(models[i], QKV_ISA_ALL, true);
 }
 
@@ -68,7 +69,7 @@ static void test_packed(void **state)
 static void test_decoding(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < MODELS; i++) {
         fixture f;
         qkv_lm_cache *cache;
         qkv_tensor *part[T];
@@ -91,7 +92,7 @@ static void test_decoding(void **state)
 static void test_saved_again(void **state)
 {
     (void)state;
-    check_saved_again(models, 2);
+    check_saved_again(models, MODELS);
 }
 
 int main(void)

@@ -67,6 +67,15 @@ static void integers_too_large_for_64_bits(void **state)
     assert_int_equal(qkv__json_get_real(&j, "m", 0, 1e31, &x), QKV_OK);
     assert_int_equal(qkv__json_get_int(&j, "m", 0, INT64_MAX, &n), QKV_E_FORMAT);
     qkv__json_free(&j);
+    /* The others are still integers, and written as such. */
+    qkv_json_writer w;
+    j = parse("{\"m\": 99999999999999999999, \"n\": 7, \"x\": 0.5, \"a\": [{\"n\": -8}, 9]}");
+    qkv_json_writer_init(&w, ctx, 0);
+    qkv__json_put_value(&w, NULL, j.value);
+    assert_string_equal(qkv_json_writer_text(&w),
+                        "{\"m\": 1e+20, \"n\": 7, \"x\": 0.5, \"a\": [{\"n\": -8}, 9]}");
+    qkv_json_writer_free(&w);
+    qkv__json_free(&j);
 }
 
 static void mistakes_name_file_and_field(void **state)

@@ -9,10 +9,10 @@ from PIL import Image
 from safetensors.torch import load_file
 from transformers import (AutoTokenizer, BertForMaskedLM, BertForSequenceClassification,
                           GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MarianMTModel, ViTConfig, ViTForImageClassification, ViTMAEConfig,
-                          ViTMAEForPreTraining)
+                          MarianMTModel, T5ForConditionalGeneration, ViTConfig,
+                          ViTForImageClassification, ViTMAEConfig, ViTMAEForPreTraining)
 
-from . import bert, lm, mae, marian, vit
+from . import bert, lm, mae, marian, t5, vit
 from .evaluate import check, check_close, empty_folder, write
 
 TEXT = "the cat sat on the mat, and unaffable people don't"
@@ -95,9 +95,15 @@ def berts(qkv, scratch):
 
 def translators(qkv, paths, scratch):
     text = "".join(open(p, encoding="utf-8").read() for p in paths)
-    folder, model = marian.make(scratch, "small", text, 700, marian.SMALL)
-    random_biases(model).save_pretrained(folder)
-    model, tokenizer = eager(MarianMTModel, folder), AutoTokenizer.from_pretrained(folder)
+    for name, maker, source in (("marian", MarianMTModel, marian),
+                                ("t5", T5ForConditionalGeneration, t5)):
+        folder, model = source.make(scratch, "small", text, 700, source.SMALL)[:2]
+        random_biases(model).save_pretrained(folder)
+        translator(qkv, scratch, name, eager(maker, folder), folder)
+
+
+def translator(qkv, scratch, name, model, folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     source, target = "the length of a tensor", "rows of the tape"
     batch = tokenizer(source, text_target=target, return_tensors="pt")
     labels = batch.pop("labels")
@@ -106,7 +112,7 @@ def translators(qkv, paths, scratch):
         out = model(**batch, decoder_input_ids=torch.cat([start, labels[:, :-1]], 1), **EVERYTHING)
     names = ["encoder_attentions", "decoder_attentions", "cross_attentions",
              "encoder_hidden_states", "decoder_hidden_states"]
-    check_capture("marian", capture(qkv, folder, scratch, source, "--second", target),
+    check_capture(name, capture(qkv, folder, scratch, source, "--second", target),
                   {name: out[name] for name in names})
 
 

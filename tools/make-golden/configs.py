@@ -6,12 +6,12 @@ import transformers
 from transformers import (BertConfig, CLIPConfig, DeiTConfig, Dinov2Config,
                           Dinov2WithRegistersConfig, DistilBertConfig, GPT2Config, LlamaConfig,
                           MarianConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config,
-                          RobertaConfig, ViTConfig, ViTMAEConfig)
+                          RobertaConfig, T5Config, ViTConfig, ViTMAEConfig)
 
 OUT = "tests/golden/configs"
 FAMILIES = [BertConfig, CLIPConfig, DeiTConfig, Dinov2Config, Dinov2WithRegistersConfig,
             DistilBertConfig, GPT2Config, LlamaConfig, MarianConfig, MistralConfig, Phi3Config,
-            Qwen2Config, Qwen3Config, RobertaConfig, ViTConfig, ViTMAEConfig]
+            Qwen2Config, Qwen3Config, RobertaConfig, T5Config, ViTConfig, ViTMAEConfig]
 
 version = transformers.__version__.split(".", maxsplit=1)[0]
 for family in FAMILIES:

@@ -5,7 +5,7 @@ NAME/               config.json and model.safetensors (F32) by save_pretrained
 NAME.safetensors    ids (B, T), targets (B, T; -100: ignored), logits, loss, and grad.TENSOR, the
                     gradient of every tensor of the model; computed in double precision
                     BERT: segments (B, T) too, and labels (B) in place of targets for classes
-                    Marian: source (B, S) too; ids are the decoder's
+                    encoder-decoders: source (B, S) too; ids are the decoder's
 
 What could be wired wrongly has a value that is not the default. The tied Llama's config.json is
 rewritten as transformers 4 has it."""
@@ -88,8 +88,10 @@ def randomize(model):
     for name, p in model.named_parameters():
         norm = p.ndim == 1 and name.endswith("weight")
         scale = 0.4 if p.ndim == 1 else 1.4 * p.shape[-1] ** -0.5
-        if "coder.embed_tokens" in name and not model.config.scale_embedding:
+        if "coder.embed_tokens" in name and not getattr(model.config, "scale_embedding", True):
             scale = 1.4
+        if name.endswith("Attention.q.weight"):  # T5's scores are not scaled
+            scale *= model.config.d_kv ** -0.5
         if p.requires_grad:
             p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
     if isinstance(model, MarianMTModel):
@@ -108,7 +110,7 @@ def make_batch(model, ids):
         return batch, targets if masked else torch.tensor([2, 0])
     targets = F.pad(ids[:, 1:], (0, 1), value=-100)
     targets[0, 4] = -100
-    if isinstance(model, MarianMTModel):
+    if model.config.is_encoder_decoder:
         ids[:, 0] = model.config.decoder_start_token_id
         return {"input_ids": torch.randint(V, (B, S)), "decoder_input_ids": ids}, targets
     return {"input_ids": ids}, targets
@@ -119,7 +121,7 @@ def golden(model, ids):
     expected = model.eval()(**batch).logits.detach()
     model = model.double()
     for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm"):
+        if type(module).__name__.endswith(("RMSNorm", "T5LayerNorm")):
             module.forward = rms_norm.__get__(module)
         if type(module).__name__.endswith("RotaryEmbedding"):
             module.forward = rotary.__get__(module)
@@ -130,7 +132,7 @@ def golden(model, ids):
     out = {f"grad.{name}": p.grad for name, p in model.named_parameters() if p.requires_grad}
     out |= {"logits": logits.detach(), "loss": loss.detach()}
     out = {name: x.float().contiguous() for name, x in out.items()}
-    if isinstance(model, MarianMTModel):
+    if model.config.is_encoder_decoder:
         out["source"] = batch["input_ids"].int()
     out |= {"segments": x.int() for x in [batch.get("token_type_ids")] if x is not None}
     return out | {"ids": ids.int(), "targets": targets.int()}
