@@ -1,6 +1,6 @@
 /* gguf_show.c - what is in a GGUF file, for those who look. */
-#include "io/gguf.h"
-#include "io/json.h"
+#include "base/utf8.h"
+#include "io/gguf_file.h"
 
 enum { SHOWN = 5, SHOWN_BYTES = 300 }; /* of an array; of a text */
 
@@ -10,15 +10,14 @@ static void show_text(qkv_str *out, const qkv__gguf_field *f, size_t i)
     const char *text = qkv__gguf_text(f, i, &len);
     qkv_str_puts(out, "\"");
     for (size_t n; at < len && at < SHOWN_BYTES; at += n) {
-        const unsigned char c = (unsigned char)text[at];
-        n = qkv__utf8_length((const unsigned char *)text + at, len - at);
-        if (c == '\n')
+        int32_t cp;
+        n = qkv__utf8_next(text + at, len - at, &cp);
+        if (cp == '\n')
             qkv_str_puts(out, "\\n");
-        else if (n && c >= ' ' && c != 127)
+        else if (qkv__gguf_printable(cp))
             qkv_str_add(out, text + at, n);
         else
-            qkv_str_printf(out, "\\x%02x", c);
-        n = n ? n : 1;
+            qkv_str_printf(out, "\\x%02x", (unsigned)(cp < 0 ? (unsigned char)text[at] : cp));
     }
     qkv_str_puts(out, at < len ? "\" .." : "\"");
 }

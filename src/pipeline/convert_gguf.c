@@ -12,7 +12,8 @@ qkv_status qkv__convert_from_gguf(qkv_context *ctx, const char *file, const char
 {
     qkv_model *m = NULL;
     qkv_tokenizer *t = NULL;
-    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, file);
+    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, file, (qkv_strings){0},
+                                           QKV_WEIGHTS_F32);
     if (!status)
         status = qkv_hub_save(m, dir, o);
     if (!status && t)

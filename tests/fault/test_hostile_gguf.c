@@ -29,7 +29,12 @@ static const change changes[] = {
     TEXT("llama", NULL, "GGUF\3\0\0\0", "GGUF\0\0\0\3", "(big-endian?)"),
     TEXT("llama", "GGUF\3", "\0\0\0\0\0\0\0", "\0\0\0\0\0\0\1", "tensors, found"),
     TEXT("llama", NULL, "\24\0\0\0\0\0\0\0general", "\24\0\0\0\0\0\0\1general", "a field's key"),
-    TEXT("llama", NULL, "general.architecture", "general.arch\0tecture", "without a 0"),
+    TEXT("llama", NULL, "general.architecture", "general.arch\0tecture",
+         "a field's key: expected UTF-8 without control characters"),
+    TEXT("llama", NULL, "blk.1.ffn_up.weight", "blk.1.ffn_up.\33[31mt",
+         "a tensor's name: expected UTF-8 without control characters"),
+    TEXT("llama", NULL, "layer_norm_rms_epsilon\6\0\0\0\xac\xc5\x27\x37",
+         "layer_norm_rms_epsilon\6\0\0\0\0\0\xc0\x7f", "expected a finite number, found nan"),
     TEXT("llama", NULL, "general.architecture", "general.architectura",
          "field \"general.architecture\": is missing"),
     TEXT("llama", "general.architecture", "llama", "lluma",
@@ -56,7 +61,7 @@ static const change changes[] = {
     TEXT("llama", NULL, "llama-bpe", "llama-bpx",
          "field \"tokenizer.ggml.pre\": \"llama-bpx\" is no pre-tokenizer"),
     TEXT("llama", "tokenizer.ggml.model", "gpt2", "gpt3",
-         "expected \"gpt2\", \"llama\" or \"bert\", found \"gpt3\""),
+         "expected \"gpt2\", \"llama\", \"t5\" or \"bert\", found \"gpt3\""),
     TEXT("llama", NULL, "tokenizer.ggml.merges", "tokenizer.ggml.merged",
          "field \"tokenizer.ggml.merges\": is missing"),
     TEXT("llama", NULL, "tokenizer.ggml.tokens", "tokenizer.ggml.tokena",
@@ -93,6 +98,9 @@ static const change changes[] = {
          "output_norm.weight\1\0\0\0\20\0\0\0\0\1\0", "of the data, found"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0",
          "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\200", "its shape is too large"),
+    TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0\0\0\0 #",
+         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0\0\0\0\0\0",
+         "tensor \"output_norm.weight\": expected an offset behind the tensor before it"),
     TEXT("llama", "token_embd.weight", "\31\1\0\0\0\0\0\0\1\0\0\0\0",
          "\31\1\0\0\0\0\0\0\1\0\0\0\1",
          "expected an offset that is a multiple of 32"),
@@ -114,7 +122,8 @@ static qkv_status read_whole(const char *path)
 {
     qkv_model *m;
     qkv_tokenizer *t;
-    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, path);
+    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, path, (qkv_strings){0},
+                                           QKV_WEIGHTS_F32);
     qkv_tokenizer_destroy(t);
     qkv_model_destroy(m);
     return status;

@@ -11,7 +11,7 @@ import torch
 
 from check_transformers.evaluate import check, check_ids, tensors_of, varied
 
-from . import models
+from . import models, write
 from .llama import Model, quantise
 from .write import TABLE_OF_GELU, back, check_error, logits_of
 
@@ -68,6 +68,28 @@ def check_file(qkv, path, model, text, scratch, most):
         return out
 
 
+def check_encoder_file(qkv, converter, row, text, scratch, rng):
+    """The converter leaves poolers out, with which BERT's classifiers are of no use."""
+    if row[0] == "bert, classes":
+        return
+    folder, out = (os.path.join(scratch, x) for x in ("made", "theirs.gguf"))
+    shutil.rmtree(folder, ignore_errors=True)
+    model = models.make_encoder(folder, text, *row)
+    write.set_pooling(folder, model, "first" in row[0])
+    convert(converter, folder, out, row[-1], "f32")
+    again = back(qkv, out, scratch)
+    before, after = ({k: v for k, v in tensors_of(x).items() if not k.startswith("pooler.")}
+                     for x in (folder, again))
+    check("bit-equal tensors", write.same_bits(before, after, write.rows_left_out(model)),
+          f"{len(after)}")
+    lines = varied(rng, 1000, ["<s>", "</s>", "[SEP]", "[MASK]"])
+    check_ids("ids", qkv.library.encode(again, lines, 1), qkv.library.encode(folder, lines, 1),
+              lines)
+    with Model(out, pooling=True) as file:
+        write.check_vectors(file, type(model).from_pretrained(again).eval(), again, text,
+                            "first" in row[0])
+
+
 def all_of_it(qkv, text, scratch, converter):
     rng = random.Random(7)
     torch.manual_seed(7)
@@ -99,5 +121,7 @@ def all_of_it(qkv, text, scratch, converter):
             small = os.path.join(scratch, "small.gguf")
             quantise(out, small, number)
             check_file(qkv, small, model, text, scratch, ROUNDED)
+    for row in models.ENCODERS if converter else []:
+        check_encoder_file(qkv, converter, row, text, scratch, rng)
     if not converter:
         print("read: left out, --converter FOLDER expected")
