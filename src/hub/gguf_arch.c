@@ -89,23 +89,21 @@ static const qkv__gguf_row gpt2_rows[] = {
     {"attention.head_count", "n_head", false},
     {"attention.layer_norm_epsilon", "layer_norm_epsilon", true},
     {0}};
+#define SIZES                                                                                  \
+    {"context_length", "max_position_embeddings", false},                                      \
+    {"embedding_length", "hidden_size", false},                                                \
+    {"block_count", "num_hidden_layers", false},                                               \
+    {"feed_forward_length", "intermediate_size", false},                                       \
+    {"attention.head_count", "num_attention_heads", false}
 static const qkv__gguf_row llama_rows[] = {
-    {"context_length", "max_position_embeddings", false},
-    {"embedding_length", "hidden_size", false},
-    {"block_count", "num_hidden_layers", false},
-    {"feed_forward_length", "intermediate_size", false},
-    {"attention.head_count", "num_attention_heads", false},
+    SIZES,
     {"attention.head_count_kv", "num_key_value_heads", false},
     {"attention.key_length", "head_dim", false},
     {"attention.sliding_window", "sliding_window", false},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
     {0}};
 static const qkv__gguf_row bert_rows[] = {
-    {"context_length", "max_position_embeddings", false},
-    {"embedding_length", "hidden_size", false},
-    {"block_count", "num_hidden_layers", false},
-    {"feed_forward_length", "intermediate_size", false},
-    {"attention.head_count", "num_attention_heads", false},
+    SIZES,
     {"attention.layer_norm_epsilon", "layer_norm_eps", true},
     {0}};
 static const qkv__gguf_row distilbert_rows[] = {

@@ -61,6 +61,19 @@ static qkv_status read_table_size(json_t *config, const qkv__gguf *g, const char
     return qkv__gguf_set(config, g, key, json_integer((json_int_t)t->shape[0]));
 }
 
+/* The tokenizer's tokens each have a row. */
+static qkv_status read_vocab(json_t *config, const qkv__gguf *g)
+{
+    static const char key[] = "tokenizer.ggml.tokens";
+    const qkv__gguf_field *tokens = qkv__gguf_find(g, key);
+    qkv_status status = read_table_size(config, g, "token_embd.weight", "vocab_size");
+    const int64_t rows = json_integer_value(json_object_get(config, "vocab_size"));
+    if (!status && tokens && tokens->count > (size_t)rows)
+        status = qkv__gguf_fail(g, key, "expected at most %lld tokens, the rows of "
+                                "token_embd.weight, found %zu", (long long)rows, tokens->count);
+    return status;
+}
+
 /* Ids of tokens, under the names that config.json and the files have for them. */
 static const struct {
     const char *key, *field;
@@ -208,7 +221,7 @@ static qkv_status read_members(json_t *config, const qkv__gguf *g, const qkv__gg
         status = qkv__gguf_set(config, g, x->key,
                             json_boolean((qkv__gguf_tensor_find(g, x->tensor) != NULL) !=
                                          x->absent));
-    return status ? status : read_table_size(config, g, "token_embd.weight", "vocab_size");
+    return status ? status : read_vocab(config, g);
 }
 
 qkv_status qkv__gguf_read_config(json_t **out, const qkv__gguf *g, const qkv__gguf_arch *a)

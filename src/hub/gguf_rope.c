@@ -65,8 +65,9 @@ static qkv_status read_llama3(json_t *config, const qkv__gguf *g, const qkv__ggu
     qkv_real *divisors = qkv_malloc(ctx, n * sizeof *divisors);
     if (!divisors)
         return QKV_E_MEMORY;
-    qkv__gguf_read(g, t, 0, n, divisors);
-    qkv_status status = qkv__llama3_of_divisors(ctx, &c, told, divisors, head_width, &found);
+    qkv_status status = qkv__gguf_read(g, t, 0, n, divisors);
+    if (!status)
+        status = qkv__llama3_of_divisors(ctx, &c, told, divisors, head_width, &found);
     qkv_free(ctx, divisors);
     if (status)
         return status;

@@ -129,9 +129,12 @@ static qkv_status gguf_load_row(void *user, const qkv_state_entry *row)
         out[-(ptrdiff_t)i] = 0;
     const size_t count = x.head ? x.columns : x.rows * x.columns;
     for (size_t i = 0; i < (x.head ? x.rows : 1); i++)
-        for (size_t at = 0; at < count; at += PIECE)
-            qkv__gguf_read(r->g, t, row_in_file(&x, i) * x.columns + at,
-                           count - at < PIECE ? count - at : PIECE, out + i * x.columns + at);
+        for (size_t at = 0; at < count && !status; at += PIECE)
+            status = qkv__gguf_read(r->g, t, row_in_file(&x, i) * x.columns + at,
+                                    count - at < PIECE ? count - at : PIECE,
+                                    out + i * x.columns + at);
+    if (status)
+        return status;
     qkv_param_touch(x.param);
     return r->storing ? qkv__storing_came(r->storing, x.param) : QKV_OK;
 }

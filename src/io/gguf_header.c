@@ -180,12 +180,9 @@ static qkv_status take_type(qkv__gguf *g, qkv__gguf_tensor *t)
     if (status)
         return status;
     t->type = qkv__gguf_type_find(id);
-    if (t->type && t->type->block)
-        return QKV_OK;
-    char number[24];
-    (void)snprintf(number, sizeof number, "%u", id);
-    return qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %s is not supported",
-                    g->path, t->name, t->type ? t->type->name : number);
+    return t->type ? QKV_OK
+                   : qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %u is not "
+                              "known", g->path, t->name, id);
 }
 
 /* Offsets are kept in *offset until it is known where the data begins. */

@@ -70,6 +70,5 @@ qkv_status qkv_gguf_read(const qkv_gguf *g, size_t i, size_t begin, size_t count
         return qkv_fail(qkv__gguf_context(g), QKV_E_ARGUMENT, "%s: tensor \"%s\": %zu numbers from "
                         "%zu wanted, found %zu in all", qkv__gguf_path(g), t->name, count, begin,
                         t->count);
-    qkv__gguf_read(g, t, begin, count, out);
-    return QKV_OK;
+    return qkv__gguf_read(g, t, begin, count, out);
 }

@@ -20,6 +20,7 @@ static qkv_status read_gguf_model(qkv_context *ctx, const char *path)
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/gguf/"
 const fuzz_target fuzz = {
     .read = read_gguf_model,
-    .seeds = {GOLDEN "llama.gguf", GOLDEN "spm.gguf", GOLDEN "gpt2.gguf", GOLDEN "bert.gguf"},
+    .seeds = {GOLDEN "llama.gguf", GOLDEN "spm.gguf", GOLDEN "gpt2.gguf", GOLDEN "bert.gguf",
+              GOLDEN "roberta.gguf", GOLDEN "distilbert.gguf", GOLDEN "unigram.gguf"},
     .rounds = 6000,
 };

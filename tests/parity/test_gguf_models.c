@@ -142,8 +142,8 @@ static void check_divisors(const qkv_gguf *a, const qkv_gguf *b)
     const qkv__gguf_tensor *x = qkv__gguf_tensor_find(a, name), *y = qkv__gguf_tensor_find(b, name);
     qkv_real expected[IDS], found[IDS];
     assert_true(x && y && x->count == y->count && x->count <= IDS);
-    qkv__gguf_read(a, x, 0, x->count, expected);
-    qkv__gguf_read(b, y, 0, y->count, found);
+    must(qkv__gguf_read(a, x, 0, x->count, expected));
+    must(qkv__gguf_read(b, y, 0, y->count, found));
     for (size_t i = 0; i < x->count; i++)
         assert_true(fabs((double)(found[i] - expected[i])) <= 1e-6 * (double)expected[i]);
 }

@@ -78,7 +78,7 @@ def spm(folder, text):
 
 
 def unigram(folder, text):
-    """SentencePiece's unigram model with T5's normalisation, as transformers converts it."""
+    """SentencePiece's unigram model with T5's normalisation and end."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text.split("\n")), model_writer=model, model_type="unigram",
@@ -87,7 +87,7 @@ def unigram(folder, text):
     tokenizer = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], unk_id=0))
     tokenizer.normalizer = normalizers.Sequence([
         normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
-        normalizers.Strip(left=True, right=True), normalizers.Replace(Regex(" {2,}"), " ")])
+        normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581",
                                                        prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(replacement="\u2581", prepend_scheme="always")
