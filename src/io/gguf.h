@@ -70,8 +70,8 @@ double qkv__gguf_real(const qkv__gguf_field *f, size_t i);
 
 const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i);
 const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *name);
-/* Elements begin .. begin+count-1, row-major. QKV_E_UNSUPPORTED, with the tensor's name: its type is
- * not read. */
+/* Elements begin .. begin+count-1, row-major. QKV_E_UNSUPPORTED, with the tensor's name: its type
+ * is not read. */
 qkv_status qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
                           qkv_real *out);
 

@@ -73,8 +73,8 @@ qkv_status qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t 
 {
     const qkv__gguf_type *type = t->type;
     if (!type->decode)
-        return qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %s is not supported",
-                        g->path, t->name, type->name);
+        return qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %s is not "
+                        "supported", g->path, t->name, type->name);
     while (count) {
         size_t block = begin / type->block, inside = begin % type->block, n;
         const uint8_t *in = t->data + block * type->bytes;

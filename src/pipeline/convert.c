@@ -373,8 +373,8 @@ qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
         return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: --to %s has no such matrices",
                         qkv__weights_names[o->weights], targets[o->to]);
     if (o->weights > QKV_WEIGHTS_BF16 && file)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected a model directory, found %s: qkv "
-                        "convert makes one of it", qkv__weights_names[o->weights], from);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected a model directory, found %s: "
+                        "qkv convert makes one of it", qkv__weights_names[o->weights], from);
     if ((o->merge || o->adapters.count) && file)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--%s: %s is no model directory",
                         o->merge ? "merge" : "adapter", from);

@@ -80,7 +80,8 @@ b=$("$QKV" eval "$out/llama.gguf" --weights int8 --file "$out/text" --json | num
 [ "$a" = "$b" ] || fail "--weights int8: loss $a, of the GGUF file $b"
 
 # A unigram model in Marian's folder becomes one list of tokens.
-"$QKV" train tokenizer --data "$out/text" --tokenizer unigram --vocab 300 --quiet --out "$out/tokens"
+"$QKV" train tokenizer --data "$out/text" --tokenizer unigram --vocab 300 --quiet \
+    --out "$out/tokens"
 "$QKV" train lm --data "$out/text" --model nano --tokenizer-from "$out/tokens" --steps 2 \
     --threads 1 --quiet --out "$out/unigram"
 convert "$out/unigram" "$out/unigram.gguf" --to gguf
