@@ -13,14 +13,14 @@ from check_transformers.evaluate import check, check_ids, tensors_of, varied
 
 from . import models, write
 from .llama import Model, quantise
-from .write import TABLE_OF_GELU, back, check_error, logits_of
+from .write import TABLE_OF_GELU, TOLERANCE, back, check_error, logits_of
 
 # llama.cpp's numbers of file types, all matrices of which have that type.
 KINDS = [("Q4_0", 2), ("Q4_1", 3), ("Q5_0", 8), ("Q5_1", 9), ("Q8_0", 7), ("Q2_K", 10),
          ("Q3_K_M", 12), ("Q4_K_M", 15), ("Q5_K_M", 17), ("Q6_K", 18)]
 # Phi-3's wants a tokenizer.model, Llama's knows no unigram model.
 NOT_CONVERTED = ("phi3", "llama, unigram")
-ROUNDED = 6e-2  # of the largest logit: what meets integers is rounded to 8 bits
+ROUNDED = TOLERANCE["q8_0"]
 
 # The converter knows a tokenizer by a hash of what it does; ours has none.
 RUN = """import sys; sys.path.insert(0, {folder!r}); sys.path.insert(0, {folder!r} + "/gguf-py")
@@ -71,8 +71,8 @@ def check_file(qkv, path, model, text, scratch, most):
 
 
 def check_encoder_file(qkv, converter, row, text, scratch, rng):
-    """The converter leaves poolers out, without which BERT's classifiers are of no use, and does not
-    say that a file is a classifier's."""
+    """The converter leaves poolers out, without which BERT's classifiers are of no use, and does
+    not say that a file is a classifier's."""
     if row[0] == "bert, classes":
         return
     folder, out = (os.path.join(scratch, x) for x in ("made", "theirs.gguf"))
