@@ -5,9 +5,9 @@ By hand:
 
     python tools/check-gguf.py [--build build] [--text FILE] [--converter FOLDER] [--part NAME ...]
 
-Needs torch, transformers 5, tokenizers, sentencepiece, gguf and llama-cpp-python. FOLDER:
-llama.cpp's own, which has convert_hf_to_gguf.py; without it that part is left out. Exits 1 when a
-check failed.
+Needs torch, transformers 5, tokenizers, sentencepiece, pillow, gguf and llama-cpp-python. FOLDER:
+llama.cpp's own, which has convert_hf_to_gguf.py (llama-cpp-python's source package has it, in
+vendor); without it that part is left out. Exits 1 when a check failed.
 """
 import argparse
 import glob

@@ -14,7 +14,7 @@ typedef enum {
     QKV_CONVERT_TIMM,      /* vit: a .safetensors or .pth file with timm's names */
     QKV_CONVERT_MAE,       /* vit_mae: such a file with the names of facebookresearch/mae */
     QKV_CONVERT_TAMING,    /* VQGAN or prior: a checkpoint of taming-transformers */
-    QKV_CONVERT_GGUF       /* GPT or BERT: a GGUF file, as llama.cpp runs it */
+    QKV_CONVERT_GGUF       /* GPT, BERT and its kin: a GGUF file, as llama.cpp runs it */
 } qkv_convert_target;
 
 /* The data type to store. */

@@ -20,18 +20,19 @@ typedef struct {
     size_t bytes;
 } qkv_gguf_tensor;
 
-/* Does the file begin with "GGUF"? */
+/* Whether the path is a GGUF file's: its name ends in ".gguf", or the file begins with "GGUF". */
 bool qkv_gguf_is(const char *path);
 
 /* Opens a file of version 2 or 3 and checks all its lengths. On failure *out is NULL: QKV_E_IO if
  * it cannot be read, QKV_E_FORMAT if it is malformed, QKV_E_UNSUPPORTED for another version and for
- * a tensor of a type that is not read (IQ types, integers). */
+ * a tensor of an unknown type. */
 qkv_status qkv_gguf_open(qkv_gguf **out, qkv_context *ctx, const char *path);
 void qkv_gguf_close(qkv_gguf *g); /* NULL is allowed */
 
 size_t qkv_gguf_tensors(const qkv_gguf *g);
 qkv_gguf_tensor qkv_gguf_tensor_at(const qkv_gguf *g, size_t i); /* sorted by name */
-/* Reads elements begin .. begin+count-1 of tensor i, row-major. QKV_E_ARGUMENT: it has fewer. */
+/* Reads elements begin .. begin+count-1 of tensor i, row-major. QKV_E_ARGUMENT: it has fewer;
+ * QKV_E_UNSUPPORTED: its type is not read (IQ types, integers). */
 qkv_status qkv_gguf_read(const qkv_gguf *g, size_t i, size_t begin, size_t count, qkv_real *out);
 
 size_t qkv_gguf_fields(const qkv_gguf *g);

@@ -1,10 +1,11 @@
-/* encode.c - base64, SHA-256, deflate, numbers as text. */
+/* encode.c - images as data URIs, SHA-256, deflate, numbers as text. */
 #include "draw/encode.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "io/image_codecs.h"
 
 #ifdef QKV_HAVE_IMAGES
@@ -12,27 +13,6 @@
 #include <limits.h>
 #include <zlib.h>
 #endif
-
-void qkv__base64_put(qkv_str *out, const void *data, size_t size)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const uint8_t *p = data;
-    char piece[4 * 256];
-    size_t used = 0;
-    for (size_t i = 0; i < size; i += 3) {
-        size_t n = size - i < 3 ? size - i : 3;
-        uint32_t v = (uint32_t)p[i] << 16;
-        v |= n > 1 ? (uint32_t)p[i + 1] << 8 : 0;
-        v |= n > 2 ? (uint32_t)p[i + 2] : 0;
-        for (size_t j = 0; j < 4; j++)
-            piece[used++] = j > n ? '=' : digits[v >> (18 - 6 * j) & 63];
-        if (used == sizeof piece || i + 3 >= size) {
-            qkv_str_add(out, piece, used);
-            used = 0;
-        }
-    }
-}
 
 static bool encode_append(void *user, const void *data, size_t size)
 {

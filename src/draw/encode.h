@@ -1,11 +1,10 @@
-/* encode.h - bytes as text, and the fingerprints that a content-security policy names. */
+/* encode.h - images as text, and the fingerprints that a content-security policy names. */
 #ifndef QKV_SRC_DRAW_ENCODE_H
 #define QKV_SRC_DRAW_ENCODE_H
 
 #include "base/base.h"
 #include "qkv/image.h"
 
-void qkv__base64_put(qkv_str *out, const void *data, size_t size); /* RFC 4648, padded */
 /* Appends data:image/png;base64,.. */
 qkv_status qkv__png_uri(qkv_str *out, const qkv_image *image);
 void qkv__sha256(uint8_t out[32], const void *data, size_t size); /* FIPS 180-4 */

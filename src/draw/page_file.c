@@ -1,6 +1,7 @@
 /* page_file.c - what scripts read and bring, and the file that all of it becomes. */
 #include <string.h>
 
+#include "base/base64.h"
 #include "draw/encode.h"
 #include "draw/ink.h"
 #include "draw/page.h"

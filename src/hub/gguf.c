@@ -20,7 +20,7 @@ static size_t count_numbers(const qkv__gguf *g)
 static qkv_status read_model(qkv_model **out, qkv_context *ctx, const qkv__gguf *g,
                              qkv_strings changes, qkv_weights weights)
 {
-    const qkv__gguf_arch *a = qkv__gguf_arch_of_file(g, ctx);
+    const qkv__gguf_arch *a = qkv__gguf_arch_of_file(g);
     qkv__json config = {.ctx = ctx, .file = qkv__gguf_path(g)};
     if (!a)
         return qkv_context_status(ctx);
@@ -35,32 +35,17 @@ static qkv_status read_model(qkv_model **out, qkv_context *ctx, const qkv__gguf 
     return status;
 }
 
-qkv_status qkv__hub_load_gguf(qkv_model **out, qkv_context *ctx, const char *path,
-                              qkv_strings changes, qkv_weights weights)
-{
-    qkv__gguf *g = NULL;
-    *out = NULL;
-    qkv_status status = qkv_gguf_open(&g, ctx, path);
-    if (!status)
-        status = read_model(out, ctx, g, changes, weights);
-    qkv_gguf_close(g);
-    if (status) {
-        qkv_model_destroy(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
 qkv_status qkv__hub_read_gguf(qkv_model **model, qkv_tokenizer **tokenizer, qkv_context *ctx,
-                              const char *path)
+                              const char *path, qkv_strings changes, qkv_weights weights)
 {
     qkv__gguf *g = NULL;
     *model = NULL;
-    *tokenizer = NULL;
+    if (tokenizer)
+        *tokenizer = NULL;
     qkv_status status = qkv_gguf_open(&g, ctx, path);
     if (!status)
-        status = read_model(model, ctx, g, (qkv_strings){0}, QKV_WEIGHTS_F32);
-    if (!status)
+        status = read_model(model, ctx, g, changes, weights);
+    if (!status && tokenizer)
         status = qkv__tokenizer_from_gguf(tokenizer, g);
     qkv_gguf_close(g);
     if (status) {
@@ -102,7 +87,7 @@ static qkv_status write_fields(qkv__gguf_fields *f, qkv_model *m, const qkv__ggu
     if (!status)
         status = qkv__gguf_write_config(f, a, m, &config);
     if (!status)
-        status = qkv__gguf_write_ids(f, tokenizer, &config);
+        status = qkv__gguf_write_ids(f, a, tokenizer, &config);
     if (!status)
         status = qkv__tokenizer_to_gguf(
             tokenizer, f,

@@ -4,13 +4,11 @@
 
 #include "hub/gguf_parts.h"
 
-/* The model and the tokenizer (NULL: the file has none). On failure both are NULL. */
+/* The model, with changes ("key=value") and its matrices kept as `weights` says, not AUTO; and the
+ * tokenizer (tokenizer NULL: it is not read; *tokenizer NULL: the file has none). On failure both
+ * are NULL. */
 qkv_status qkv__hub_read_gguf(qkv_model **model, qkv_tokenizer **tokenizer, qkv_context *ctx,
-                              const char *path);
-
-/* The model alone, with changes ("key=value") and its matrices kept as `weights` says, not AUTO. */
-qkv_status qkv__hub_load_gguf(qkv_model **out, qkv_context *ctx, const char *path,
-                              qkv_strings changes, qkv_weights weights);
+                              const char *path, qkv_strings changes, qkv_weights weights);
 
 /* tokenizer may be NULL. What a GGUF file has no place for is refused by its name. */
 qkv_status qkv__hub_write_gguf(qkv_model *m, const qkv_tokenizer *tokenizer, const char *path,

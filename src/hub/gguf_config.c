@@ -7,19 +7,22 @@
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
 
-enum { MOST = 16777216 };
+enum { MOST = 16777216, ROBERTA_PAD = 1 };
+static const double DISTILBERT_EPSILON = 1e-12;
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static qkv_status set_member(json_t *config, const qkv__gguf *g, const char *key, json_t *value)
+/* Rows of the table of positions that a file does not count. */
+static size_t left_out(const qkv__gguf_arch *a, const qkv__gguf_row *row, size_t rows)
 {
-    return json_object_set_new(config, key, value) == 0 ? QKV_OK
-                                                        : qkv__gguf_fail(g, key, "out of memory");
+    return a->positions == QKV__GGUF_AFTER_PAD && strcmp(row->suffix, "context_length") == 0 ? rows
+                                                                                             : 0;
 }
 
 static qkv_status read_row(json_t *config, const qkv__gguf *g, const qkv__gguf_arch *a,
                            const qkv__gguf_row *row)
 {
+    const json_t *pad = json_object_get(config, "pad_token_id");
     char key[QKV__GGUF_KEY_BYTES];
     int64_t whole = -1;
     double real = 0;
@@ -30,8 +33,8 @@ static qkv_status read_row(json_t *config, const qkv__gguf *g, const qkv__gguf_a
                                   : qkv__gguf_opt_int(g, key, 0, MOST, &whole);
     if (status)
         return status;
-    return set_member(config, g, row->key, row->real ? json_real(real)
-                                                     : json_integer(whole));
+    whole += (int64_t)left_out(a, row, (size_t)json_integer_value(pad) + 1);
+    return qkv__gguf_set(config, g, row->key, row->real ? json_real(real) : json_integer(whole));
 }
 
 /* A file without them is no model; what else lacks has a default in config.json too. */
@@ -55,7 +58,20 @@ static qkv_status read_table_size(json_t *config, const qkv__gguf *g, const char
         return qkv_fail(qkv__gguf_context(g), QKV_E_FORMAT, "%s: tensor \"%s\": expected 2 axes, "
                         "found %s", qkv__gguf_path(g), tensor,
                         t ? "another shape" : "no such tensor");
-    return set_member(config, g, key, json_integer((json_int_t)t->shape[0]));
+    return qkv__gguf_set(config, g, key, json_integer((json_int_t)t->shape[0]));
+}
+
+/* The tokenizer's tokens each have a row. */
+static qkv_status read_vocab(json_t *config, const qkv__gguf *g)
+{
+    static const char key[] = "tokenizer.ggml.tokens";
+    const qkv__gguf_field *tokens = qkv__gguf_find(g, key);
+    qkv_status status = read_table_size(config, g, "token_embd.weight", "vocab_size");
+    const int64_t rows = json_integer_value(json_object_get(config, "vocab_size"));
+    if (!status && tokens && tokens->count > (size_t)rows)
+        status = qkv__gguf_fail(g, key, "expected at most %lld tokens, the rows of "
+                                "token_embd.weight, found %zu", (long long)rows, tokens->count);
+    return status;
 }
 
 /* Ids of tokens, under the names that config.json and the files have for them. */
@@ -83,20 +99,22 @@ static qkv_status read_ends(json_t *config, const qkv__gguf *g)
     }
     size_t count = json_array_size(list);
     if (!status && count)
-        status = set_member(config, g, "eos_token_id",
+        status = qkv__gguf_set(config, g, "eos_token_id",
                             count == 1 ? json_incref(json_array_get(list, 0)) : json_incref(list));
     json_decref(list);
     return status;
 }
 
-static qkv_status read_ids(json_t *config, const qkv__gguf *g)
+static qkv_status read_ids(json_t *config, const qkv__gguf *g, const qkv__gguf_arch *a)
 {
     qkv_status status = QKV_OK;
+    if (a->positions == QKV__GGUF_AFTER_PAD)
+        status = qkv__gguf_set(config, g, "pad_token_id", json_integer(ROBERTA_PAD));
     for (size_t i = 0; i < sizeof ids / sizeof *ids && !status; i++) {
         int64_t id = -1;
         status = qkv__gguf_opt_int(g, ids[i].field, 0, MOST - 1, &id);
         if (!status && id >= 0)
-            status = set_member(config, g, ids[i].key, json_integer(id));
+            status = qkv__gguf_set(config, g, ids[i].key, json_integer(id));
     }
     return status;
 }
@@ -119,15 +137,25 @@ static qkv_status read_labels(json_t *config, const qkv__gguf *g, const qkv__ggu
             status = qkv__gguf_fail(g, key, "text %zu: expected UTF-8", i);
     }
     if (!status)
-        return set_member(config, g, "id2label", names);
+        return qkv__gguf_set(config, g, "id2label", names);
     json_decref(names);
     return status;
 }
 
 static qkv_status read_bert(json_t *config, const qkv__gguf *g, const qkv__gguf_arch *a)
 {
-    qkv_status status = read_table_size(config, g, "token_types.weight", "type_vocab_size");
-    return status ? status : read_labels(config, g, a);
+    char key[QKV__GGUF_KEY_BYTES];
+    double epsilon = DISTILBERT_EPSILON;
+    qkv_status status = QKV_OK;
+    if (!(a->marks & QKV__GGUF_NO_SEGMENTS)) {
+        status = read_table_size(config, g, "token_types.weight", "type_vocab_size");
+        return status ? status : read_labels(config, g, a);
+    }
+    status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, "attention.layer_norm_epsilon"), &epsilon);
+    if (!status && epsilon != DISTILBERT_EPSILON)
+        status = qkv__gguf_fail(g, key, "expected %g, found %g: DistilBERT has no other",
+                                DISTILBERT_EPSILON, epsilon);
+    return status;
 }
 
 static qkv_status read_rotary(json_t *config, const qkv__gguf *g, const qkv__gguf_arch *a)
@@ -176,26 +204,24 @@ static qkv_status read_members(json_t *config, const qkv__gguf *g, const qkv__gg
 {
     const qkv_model_type *type = a->type();
     json_t *architectures = json_pack("[s]", qkv_model_type_architecture(type));
-    qkv_status status = set_member(config, g, "architectures", architectures);
+    qkv_status status = qkv__gguf_set(config, g, "architectures", architectures);
     if (!status)
-        status = set_member(config, g, "model_type", json_string(qkv_model_type_name(type)));
+        status = qkv__gguf_set(config, g, "model_type", json_string(qkv_model_type_name(type)));
     if (!status)
         status = check_required(g, a);
     if (!status)
         status = refuse_fields(g, a);
+    if (!status)
+        status = read_ids(config, g, a);
     for (const qkv__gguf_row *row = a->rows; row->key && !status; row++)
         status = read_row(config, g, a, row);
     for (const qkv__gguf_fixed *x = a->fixed; x->key && !status; x++)
-        status = set_member(config, g, x->key, json_loads(x->value, JSON_DECODE_ANY, NULL));
+        status = qkv__gguf_set(config, g, x->key, json_loads(x->value, JSON_DECODE_ANY, NULL));
     for (const qkv__gguf_told *x = a->told; x->key && !status; x++)
-        status = set_member(config, g, x->key,
+        status = qkv__gguf_set(config, g, x->key,
                             json_boolean((qkv__gguf_tensor_find(g, x->tensor) != NULL) !=
                                          x->absent));
-    if (!status)
-        status = read_table_size(config, g, "token_embd.weight", "vocab_size");
-    if (!status)
-        status = read_ids(config, g);
-    return status;
+    return status ? status : read_vocab(config, g);
 }
 
 qkv_status qkv__gguf_read_config(json_t **out, const qkv__gguf *g, const qkv__gguf_arch *a)
@@ -206,7 +232,7 @@ qkv_status qkv__gguf_read_config(json_t **out, const qkv__gguf *g, const qkv__gg
     if (!config)
         return QKV_E_MEMORY;
     qkv_status status = read_members(config, g, a);
-    if (!status && a->rotary)
+    if (!status && qkv__gguf_rotary(a))
         status = read_rotary(config, g, a);
     if (!status)
         status = bert ? read_bert(config, g, a) : read_ends(config, g);
@@ -234,19 +260,19 @@ static qkv_status check_fixed(const qkv__gguf_arch *a, const qkv__json *config)
     return QKV_OK;
 }
 
-static qkv_status write_row(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv__gguf_row *row,
-                            const qkv__json *config)
+static void write_row(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv__gguf_row *row,
+                      const qkv_model *m, const qkv__json *config)
 {
     char key[QKV__GGUF_KEY_BYTES];
     const json_t *value = json_object_get(config->value, row->key);
     (void)qkv__gguf_key(key, a, row->suffix);
     if (!value || json_is_null(value))
-        return QKV_OK;
+        return;
     if (row->real)
         qkv__gguf_put_f32(f, key, (float)json_number_value(value));
     else
-        qkv__gguf_put_u32(f, key, (uint32_t)json_integer_value(value));
-    return QKV_OK;
+        qkv__gguf_put_u32(f, key, (uint32_t)json_integer_value(value) -
+                                      (uint32_t)left_out(a, row, qkv__gguf_rows_left_out(a, m)));
 }
 
 static void write_labels(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv_model *m)
@@ -269,13 +295,17 @@ static void write_bert(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv_m
 {
     char key[QKV__GGUF_KEY_BYTES];
     const qkv_bert_config *c = qkv_model_config(m);
-    const bool classifier = a->marker != NULL;
+    const bool classifier = a->marks & QKV__GGUF_LABELS;
+    const bool segments = !(a->marks & QKV__GGUF_NO_SEGMENTS);
     qkv__gguf_put_bool(f, qkv__gguf_key(key, a, "attention.causal"), false);
     qkv__gguf_put_u32(f, qkv__gguf_key(key, a, "pooling_type"),
                       classifier                    ? POOLED_RANK
                       : c->pooling == QKV_POOL_MEAN ? POOLED_MEAN
                                                     : POOLED_FIRST);
-    qkv__gguf_put_u32(f, "tokenizer.ggml.token_type_count", (uint32_t)c->segments);
+    qkv__gguf_put_u32(f, "tokenizer.ggml.token_type_count", segments ? (uint32_t)c->segments : 1);
+    if (!segments)
+        qkv__gguf_put_f32(f, qkv__gguf_key(key, a, "attention.layer_norm_epsilon"),
+                          (float)DISTILBERT_EPSILON);
     if (classifier)
         write_labels(f, a, m);
 }
@@ -284,7 +314,7 @@ qkv_status qkv__gguf_read_pooling(qkv_model *m, const qkv__gguf *g)
 {
     qkv_bert_config *c = m->config;
     int64_t kind = POOLED_MEAN;
-    if (qkv_model_type_of(m) != qkv_bert_encoder_type())
+    if (!qkv_model_can(m, QKV_CAN_EMBED_TEXT))
         return QKV_OK;
     qkv_status status = qkv__gguf_opt_int(g, "bert.pooling_type", POOLED_MEAN, POOLED_FIRST, &kind);
     c->pooling = kind == POOLED_FIRST ? QKV_POOL_FIRST : QKV_POOL_MEAN;
@@ -326,7 +356,8 @@ static qkv_status write_ends(qkv__gguf_fields *f, const qkv_tokenizer *t, const 
     return QKV_OK;
 }
 
-qkv_status qkv__gguf_write_ids(qkv__gguf_fields *f, const qkv_tokenizer *t, const qkv__json *config)
+qkv_status qkv__gguf_write_ids(qkv__gguf_fields *f, const qkv__gguf_arch *a, const qkv_tokenizer *t,
+                               const qkv__json *config)
 {
     static const struct {
         qkv_token_role role;
@@ -342,8 +373,12 @@ qkv_status qkv__gguf_write_ids(qkv__gguf_fields *f, const qkv_tokenizer *t, cons
         int32_t own = role_of(t, model_roles[i]);
         if (own < 0 && model_roles[i] == QKV_TOKEN_BOS)
             own = role_of(t, QKV_TOKEN_CLS); /* what llama.cpp puts before a text */
-        write_id(f, ids[i].field, own < 0 && json_is_integer(id) ? (int32_t)json_integer_value(id)
-                                                                 : own);
+        const int32_t given = json_is_integer(id) ? (int32_t)json_integer_value(id) : -1;
+        if (a->positions == QKV__GGUF_AFTER_PAD && model_roles[i] == QKV_TOKEN_PAD && own >= 0 &&
+            own != given)
+            status = qkv__json_fail(config, ids[i].key, "expected %d, the tokenizer's, found %d: "
+                                    "positions follow it", own, given);
+        write_id(f, ids[i].field, own < 0 ? given : own);
     }
     for (size_t i = 0; i < sizeof roles / sizeof *roles && !status; i++)
         write_id(f, roles[i].field, role_of(t, roles[i].role));
@@ -370,12 +405,12 @@ qkv_status qkv__gguf_write_config(qkv__gguf_fields *f, const qkv__gguf_arch *a, 
     const bool bert = strcmp(a->name, "bert") == 0;
     qkv_status status = check_fixed(a, config);
     for (const qkv__gguf_row *row = a->rows; row->key && !status; row++)
-        status = write_row(f, a, row, config);
+        write_row(f, a, row, m, config);
     if (!status)
         status = qkv__json_get_int(config, "vocab_size", 1, MOST, &vocab);
     if (!status)
         qkv__gguf_put_u32(f, qkv__gguf_key(key, a, "vocab_size"), (uint32_t)vocab);
-    if (!status && a->rotary)
+    if (!status && qkv__gguf_rotary(a))
         status = write_rotary(f, a, m);
     if (!status && bert)
         write_bert(f, a, m);

@@ -1,27 +1,15 @@
-/* gguf_rope.c - rotary positions of GGUF files. Of llama3's way to extend them a file does not have
- * the parameters, but what they make: for each frequency the number it is divided by. */
-#include <math.h>
-#include <stdio.h>
+/* gguf_rope.c - rotary positions of GGUF files. */
 #include <string.h>
 
 #include "hub/gguf_parts.h"
 #include "qkv/gpt.h"
 
-static const double LLAMA3_LOW = 1, LLAMA3_HIGH = 4; /* of all files that Meta published */
-static const double NEAR = 1e-5;
 static const char ORIGINAL[] = "rope.scaling.original_context_length";
-enum { LEAST_LENGTH = 256, MOST_LENGTH = 1 << 24 };
 
 static const char *const kinds[] = {[QKV_ROPE_DEFAULT] = "none", [QKV_ROPE_LINEAR] = "linear",
                                     [QKV_ROPE_YARN] = "yarn"};
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-static qkv_status rope_set(json_t *object, const qkv__gguf *g, const char *key, json_t *value)
-{
-    return json_object_set_new(object, key, value) == 0 ? QKV_OK
-                                                        : qkv__gguf_fail(g, key, "out of memory");
-}
 
 /* Fields that stand for a member of rope_scaling. */
 static const struct {
@@ -43,7 +31,7 @@ static qkv_status read_scaling(json_t *config, const qkv__gguf *g, const qkv__gg
     char key[QKV__GGUF_KEY_BYTES];
     int64_t original = 0;
     json_t *rope = json_pack("{s:s}", "rope_type", kind);
-    qkv_status status = rope_set(config, g, "rope_scaling", rope);
+    qkv_status status = qkv__gguf_set(config, g, "rope_scaling", rope);
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral && !status; i++) {
         double x = neutral[i].value;
         status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, neutral[i].suffix), &x);
@@ -54,49 +42,14 @@ static qkv_status read_scaling(json_t *config, const qkv__gguf *g, const qkv__gg
         double x = -1;
         status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, numbers[i].suffix), &x);
         if (!status && x >= 0)
-            status = rope_set(rope, g, numbers[i].key, json_real(x));
+            status = qkv__gguf_set(rope, g, numbers[i].key, json_real(x));
     }
     if (!status)
-        status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, ORIGINAL), 1, MOST_LENGTH, &original);
+        status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, ORIGINAL), 1, QKV__GGUF_MOST_LENGTH,
+                                   &original);
     if (!status && original)
-        status = rope_set(rope, g, "original_max_position_embeddings", json_integer(original));
+        status = qkv__gguf_set(rope, g, "original_max_position_embeddings", json_integer(original));
     return status;
-}
-
-static void llama3_divisors(const qkv_rotary_config *c, size_t head_width, double *out,
-                            double *frequency)
-{
-    qkv_rotary_config plain = *c;
-    plain.kind = QKV_ROPE_DEFAULT;
-    (void)qkv_rotary_frequencies(&plain, head_width, out);
-    (void)qkv_rotary_frequencies(c, head_width, frequency);
-    for (size_t i = 0; i < head_width / 2; i++)
-        out[i] /= frequency[i];
-}
-
-static bool makes_divisors(const qkv_rotary_config *c, const qkv_real *divisors, size_t head_width,
-                           double *scratch)
-{
-    const size_t n = head_width / 2;
-    bool same = true;
-    llama3_divisors(c, head_width, scratch, scratch + n);
-    for (size_t i = 0; i < n; i++)
-        same = same && fabs(scratch[i] - (double)divisors[i]) <= NEAR * fabs(scratch[i]);
-    return same;
-}
-
-/* The length of the training before that makes these divisors: `told` (0: it is not), or a power of
- * two; 0: none does. */
-static size_t find_length(qkv_rotary_config *c, size_t told, const qkv_real *divisors,
-                          size_t head_width, double *scratch)
-{
-    c->original = told;
-    if (told && makes_divisors(c, divisors, head_width, scratch))
-        return told;
-    for (c->original = LEAST_LENGTH; c->original <= MOST_LENGTH; c->original *= 2)
-        if (makes_divisors(c, divisors, head_width, scratch))
-            return c->original;
-    return 0;
 }
 
 static qkv_status read_llama3(json_t *config, const qkv__gguf *g, const qkv__gguf_tensor *t,
@@ -104,34 +57,27 @@ static qkv_status read_llama3(json_t *config, const qkv__gguf *g, const qkv__ggu
 {
     qkv_context *ctx = qkv__gguf_context(g);
     const size_t n = head_width / 2;
-    qkv_rotary_config c = {.kind = QKV_ROPE_LLAMA3, .low = LLAMA3_LOW, .high = LLAMA3_HIGH};
+    qkv_rotary_config c = {.base = json_number_value(json_object_get(config, "rope_theta"))};
+    bool found = false;
     if (t->ndim != 1 || t->count != n || n == 0)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %zu numbers, found %zu",
                         qkv__gguf_path(g), t->name, n, t->count);
     qkv_real *divisors = qkv_malloc(ctx, n * sizeof *divisors);
-    double *scratch = qkv_malloc(ctx, 2 * n * sizeof *scratch);
-    size_t length = 0;
-    if (divisors && scratch) {
-        qkv__gguf_read(g, t, 0, n, divisors);
-        c.base = json_number_value(json_object_get(config, "rope_theta"));
-        c.factor = (double)divisors[n - 1]; /* the lowest frequency's */
-        if (c.factor >= 1 && c.base > 0)
-            length = find_length(&c, told, divisors, head_width, scratch);
-    }
-    const bool failed = !divisors || !scratch;
-    qkv_free(ctx, divisors);
-    qkv_free(ctx, scratch);
-    if (failed)
+    if (!divisors)
         return QKV_E_MEMORY;
-    if (!length)
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": expected the divisors that "
-                        "rope_type llama3 has with low_freq_factor %g and high_freq_factor %g, "
-                        "found others", qkv__gguf_path(g), t->name, c.low, c.high);
-    json_t *rope = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor",
-                             c.factor, "low_freq_factor", c.low,
-                             "high_freq_factor", c.high, "original_max_position_embeddings",
-                             (json_int_t)length);
-    return rope_set(config, g, "rope_scaling", rope);
+    qkv_status status = qkv__gguf_read(g, t, 0, n, divisors);
+    if (!status)
+        status = qkv__llama3_of_divisors(ctx, &c, told, divisors, head_width, &found);
+    qkv_free(ctx, divisors);
+    if (status)
+        return status;
+    if (!found)
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": expected the divisors of a "
+                        "rope_type llama3, found others", qkv__gguf_path(g), t->name);
+    return qkv__gguf_set(config, g, "rope_scaling",
+                         json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor",
+                                   c.factor, "low_freq_factor", c.low, "high_freq_factor", c.high,
+                                   "original_max_position_embeddings", (json_int_t)c.original));
 }
 
 /* How many channels of a head turn. */
@@ -147,7 +93,7 @@ static qkv_status read_turning(json_t *config, const qkv__gguf *g, const qkv__gg
     if (a->type() != qkv_phi3_type())
         return qkv__gguf_fail(g, key, "expected %zu, the length of a head, found %lld", head_width,
                               (long long)width);
-    return rope_set(config, g, "partial_rotary_factor",
+    return qkv__gguf_set(config, g, "partial_rotary_factor",
                     json_real((double)width / (double)head_width));
 }
 
@@ -160,7 +106,7 @@ qkv_status qkv__gguf_read_rope(json_t *config, const qkv__gguf *g, const qkv__gg
     const qkv__gguf_tensor *divisors = qkv__gguf_tensor_find(g, QKV__GGUF_ROPE_TENSOR);
     qkv_status status = qkv__gguf_opt_real(g, qkv__gguf_key(key, a, "rope.freq_base"), &base);
     if (!status)
-        status = rope_set(config, g, "rope_theta", json_real(base));
+        status = qkv__gguf_set(config, g, "rope_theta", json_real(base));
     if (!status)
         status = read_turning(config, g, a, head_width);
     if (!status)
@@ -169,7 +115,8 @@ qkv_status qkv__gguf_read_rope(json_t *config, const qkv__gguf *g, const qkv__gg
         return status;
     if (strcmp(kind, kinds[QKV_ROPE_DEFAULT]) == 0) {
         int64_t told = 0;
-        status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, ORIGINAL), 1, MOST_LENGTH, &told);
+        status = qkv__gguf_opt_int(g, qkv__gguf_key(key, a, ORIGINAL), 1, QKV__GGUF_MOST_LENGTH,
+                                   &told);
         return status || !divisors ? status
                                    : read_llama3(config, g, divisors, head_width, (size_t)told);
     }
@@ -230,7 +177,7 @@ size_t qkv__gguf_rope_divisors(const qkv_model *m, qkv_real *out)
     double *scratch = qkv_malloc(ctx, 2 * n * sizeof *scratch);
     if (!scratch)
         return 0;
-    llama3_divisors(c, config->head_width, scratch, scratch + n);
+    qkv__llama3_divisors(c, config->head_width, scratch, scratch + n);
     for (size_t i = 0; i < n; i++)
         out[i] = (qkv_real)scratch[i];
     qkv_free(ctx, scratch);

@@ -19,8 +19,9 @@ typedef struct {
     qkv_param *param;
     size_t offset, rows, columns; /* of the region; one row where it is a vector ... */
     size_t head;                  /* ... unless its numbers change places; 0: nothing does */
+    size_t left_out;              /* numbers at the region's beginning that no file has */
     int ndim;
-    size_t shape[QKV_MAX_DIMS];
+    size_t shape[QKV_MAX_DIMS]; /* the file's */
     char name[NAME];
 } region;
 
@@ -53,10 +54,18 @@ static qkv_status find_region(const rows *r, const qkv_state_entry *row, region 
                         "place for it", row->name, r->arch->name);
     for (int i = 0; i < row->ndim; i++)
         out->shape[row->perm[i]] = row->shape[i];
-    const bool moves = r->arch->interleaved && part->part != QKV__GGUF_PLAIN;
+    const bool moves = r->arch->positions == QKV__GGUF_ROTARY_PAIRS &&
+                       (part->part == QKV__GGUF_QUERY || part->part == QKV__GGUF_KEY);
     out->head = moves ? ((const qkv_gpt_config *)qkv_model_config(r->m))->head_width : 0;
     out->rows = row->ndim > 1 || moves ? out->shape[0] : 1;
     out->columns = out->rows ? qkv_state_entry_count(row) / out->rows : 0;
+    if (part->part != QKV__GGUF_POSITIONS)
+        return QKV_OK;
+    const size_t left_out = qkv__gguf_rows_left_out(r->arch, r->m);
+    out->left_out = left_out * out->columns;
+    out->offset += out->left_out;
+    out->shape[0] -= left_out;
+    out->rows -= left_out;
     return QKV_OK;
 }
 
@@ -79,11 +88,8 @@ static size_t row_of_file(const region *x, size_t row)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Not in files that llama.cpp's converter wrote, and not used here. */
-static bool gguf_may_lack(const rows *r, const char *name)
-{
-    return !r->arch->marker && strncmp(name, "pooler.", 7) == 0;
-}
+/* An encoder's pooler: not in files that llama.cpp's converter wrote, and not used here. */
+static bool gguf_may_lack(const char *name) { return strncmp(name, "pooler.", 7) == 0; }
 
 static qkv_status check_shape(const rows *r, const region *x, const qkv__gguf_tensor *t)
 {
@@ -109,7 +115,7 @@ static qkv_status gguf_load_row(void *user, const qkv_state_entry *row)
         return status;
     const qkv__gguf_tensor *t = qkv__gguf_tensor_find(r->g, x.name);
     if (!t)
-        return gguf_may_lack(r, row->name)
+        return gguf_may_lack(row->name)
                    ? QKV_OK
                    : qkv_fail(r->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing", r->path,
                               x.name);
@@ -119,11 +125,16 @@ static qkv_status gguf_load_row(void *user, const qkv_state_entry *row)
     if (!out)
         return status ? status : QKV_E_MEMORY;
     out += x.offset;
+    for (size_t i = 1; i <= x.left_out; i++)
+        out[-(ptrdiff_t)i] = 0;
     const size_t count = x.head ? x.columns : x.rows * x.columns;
     for (size_t i = 0; i < (x.head ? x.rows : 1); i++)
-        for (size_t at = 0; at < count; at += PIECE)
-            qkv__gguf_read(r->g, t, row_in_file(&x, i) * x.columns + at,
-                           count - at < PIECE ? count - at : PIECE, out + i * x.columns + at);
+        for (size_t at = 0; at < count && !status; at += PIECE)
+            status = qkv__gguf_read(r->g, t, row_in_file(&x, i) * x.columns + at,
+                                    count - at < PIECE ? count - at : PIECE,
+                                    out + i * x.columns + at);
+    if (status)
+        return status;
     qkv_param_touch(x.param);
     return r->storing ? qkv__storing_came(r->storing, x.param) : QKV_OK;
 }
@@ -143,7 +154,7 @@ static qkv_status check_all_used(const rows *r)
 {
     for (size_t i = 0; i < qkv_gguf_tensors(r->g); i++) {
         const char *name = qkv__gguf_at(r->g, i)->name;
-        if (!r->used[i] && !(r->arch->rotary && strcmp(name, QKV__GGUF_ROPE_TENSOR) == 0))
+        if (!r->used[i] && !(qkv__gguf_rotary(r->arch) && strcmp(name, QKV__GGUF_ROPE_TENSOR) == 0))
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: tensor \"%.120s\" has no place in this %s "
                             "model", r->path, name, qkv_model_type_name(qkv_model_type_of(r->m)));
     }
@@ -233,9 +244,10 @@ static qkv_status kept_blocks(const region *x, qkv_weights weights, size_t first
             qkv__pack_rows(weights, values + row_of_file(x, row) * k, 1, k, word, scale, 1);
         }
         const qkv_real s = scale[eight ? 0 : in_row];
-        if (!isfinite(s))
-            status = qkv_fail(ctx, QKV_E_UNSUPPORTED, "tensor \"%s\" has numbers that are not "
-                              "finite", x->name);
+        if (!(fabs((double)s) <= QKV__GGUF_MOST_HALF))
+            status = qkv_fail(ctx, QKV_E_UNSUPPORTED, "tensor \"%s\": %s has room for scales up to "
+                              "%d, found %g", x->name, eight ? "Q8_0" : "Q4_0",
+                              (int)QKV__GGUF_MOST_HALF, (double)s);
         out += pack_block(out, eight, s, word + in_row * (eight ? 8 : 4));
     }
     qkv_free(ctx, word);
@@ -301,7 +313,7 @@ static qkv_status gguf_count_row(void *user, const qkv_state_entry *row)
 
 static qkv_status add_divisors(rows *r)
 {
-    const size_t n = r->arch->rotary ? qkv__gguf_rope_divisors(r->m, NULL) : 0;
+    const size_t n = qkv__gguf_rotary(r->arch) ? qkv__gguf_rope_divisors(r->m, NULL) : 0;
     if (!n)
         return QKV_OK;
     r->divisors = qkv_malloc(r->ctx, n * sizeof *r->divisors);

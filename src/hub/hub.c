@@ -87,7 +87,7 @@ qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
                              qkv_strings changes)
 {
     if (qkv_gguf_is(dir))
-        return qkv__hub_load_gguf(out, ctx, dir, changes, QKV_WEIGHTS_F32);
+        return qkv__hub_read_gguf(out, NULL, ctx, dir, changes, QKV_WEIGHTS_F32);
     qkv_status status = read_settings(out, ctx, dir, changes, true);
     if (!status)
         status = hub_read_values(*out, dir, QKV_WEIGHTS_F32);
@@ -110,7 +110,7 @@ qkv_status qkv_hub_load_stored(qkv_model **out, qkv_context *ctx, const char *di
     if (status || weights == QKV_WEIGHTS_F32)
         return status ? status : qkv_hub_load(out, ctx, dir);
     if (qkv_gguf_is(dir))
-        return qkv__hub_load_gguf(out, ctx, dir, (qkv_strings){0}, weights);
+        return qkv__hub_read_gguf(out, NULL, ctx, dir, (qkv_strings){0}, weights);
     status = read_settings(out, ctx, dir, (qkv_strings){0}, true);
     if (!status)
         status = hub_read_values(*out, dir, weights);

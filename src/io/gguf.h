@@ -70,9 +70,10 @@ double qkv__gguf_real(const qkv__gguf_field *f, size_t i);
 
 const qkv__gguf_tensor *qkv__gguf_at(const qkv__gguf *g, size_t i);
 const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *name);
-/* Elements begin .. begin+count-1, row-major. */
-void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
-                    qkv_real *out);
+/* Elements begin .. begin+count-1, row-major. QKV_E_UNSUPPORTED, with the tensor's name: its type
+ * is not read. */
+qkv_status qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
+                          qkv_real *out);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -88,6 +89,7 @@ void qkv__gguf_put_u32(qkv__gguf_fields *f, const char *key, uint32_t value);
 void qkv__gguf_put_f32(qkv__gguf_fields *f, const char *key, float value);
 void qkv__gguf_put_bool(qkv__gguf_fields *f, const char *key, bool value);
 void qkv__gguf_put_string(qkv__gguf_fields *f, const char *key, const char *text);
+void qkv__gguf_put_bytes(qkv__gguf_fields *f, const char *key, const void *data, size_t size);
 /* An array; `count` items of its kind follow. */
 void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind kind, size_t count);
 void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value);
@@ -105,6 +107,8 @@ typedef struct {
     qkv_status (*blocks)(void *user, size_t first, size_t count, uint8_t *out);
     void *user;
 } qkv__gguf_entry;
+
+enum { QKV__GGUF_MOST_HALF = 65504 };
 
 /* Atomically. QKV_E_UNSUPPORTED, with the tensor's name: F16 or a type of blocks has no room for
  * its numbers (not finite, or beyond what half precision holds). */

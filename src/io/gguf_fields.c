@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/gguf_file.h"
-#include "io/json.h"
 
 static const size_t kind_bytes[QKV__GGUF_KINDS] = {
     [QKV__GGUF_U8] = 1,  [QKV__GGUF_I8] = 1,   [QKV__GGUF_U16] = 2, [QKV__GGUF_I16] = 2,
@@ -34,6 +34,8 @@ int qkv__gguf_by_name(const void *a, const void *b)
 {
     return strcmp(((const qkv__gguf_tensor *)a)->name, ((const qkv__gguf_tensor *)b)->name);
 }
+
+bool qkv__gguf_printable(int32_t cp) { return cp >= ' ' && (cp < 0x7f || cp >= 0xa0); }
 
 size_t qkv_gguf_fields(const qkv__gguf *g) { return g->field_count; }
 const qkv__gguf_field *qkv__gguf_field_at(const qkv__gguf *g, size_t i) { return &g->fields[i]; }
@@ -109,11 +111,9 @@ qkv_status qkv__gguf_opt_string(const qkv__gguf *g, const char *key, const char 
     const char *text = qkv__gguf_text(f, 0, &len);
     if (memchr(text, 0, len))
         return qkv__gguf_fail(g, key, "expected a text without a 0 byte");
-    for (size_t i = 0, n; i < len; i += n) {
-        n = qkv__utf8_length((const unsigned char *)text + i, len - i);
-        if (!n)
-            return qkv__gguf_fail(g, key, "expected UTF-8, found another byte at %zu", i);
-    }
+    const size_t valid = qkv__utf8_valid(text, len);
+    if (valid < len)
+        return qkv__gguf_fail(g, key, "expected UTF-8, found another byte at %zu", valid);
     char *copy = qkv__arena_alloc(g->arena, len + 1);
     if (!copy)
         return QKV_E_MEMORY;
@@ -166,9 +166,10 @@ qkv_status qkv__gguf_opt_real(const qkv__gguf *g, const char *key, double *out)
         return QKV_OK;
     if (f->array || !is_gguf_number(f->kind))
         return qkv__gguf_fail(g, key, "expected a number");
-    *out = qkv__gguf_real(f, 0);
-    if (f->kind == QKV__GGUF_F32 && isfinite(*out))
-        *out = shortest_decimal(*out);
+    const double value = qkv__gguf_real(f, 0);
+    if (!isfinite(value))
+        return qkv__gguf_fail(g, key, "expected a finite number, found %g", value);
+    *out = f->kind == QKV__GGUF_F32 ? shortest_decimal(value) : value;
     return QKV_OK;
 }
 

@@ -25,7 +25,9 @@ qkv_status qkv__gguf_read_header(qkv_gguf *g);
 /* gguf_fields.c: bytes of a value; 0: it has no fixed length. How fields are sorted. */
 size_t qkv__gguf_kind_bytes(qkv__gguf_kind kind);
 int qkv__gguf_by_key(const void *a, const void *b);
-/* gguf_fields.c too: how tensors are. */
+/* gguf_fields.c too: how tensors are; whether a terminal may be given a character (-1: a byte that
+ * is no UTF-8) as it is. */
 int qkv__gguf_by_name(const void *a, const void *b);
+bool qkv__gguf_printable(int32_t cp);
 
 #endif

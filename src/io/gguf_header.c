@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/gguf_file.h"
 
 enum { MOST_KEY = 65535, MOST_ALIGNMENT = 1 << 20, DEFAULT_ALIGNMENT = 32 };
@@ -39,6 +40,14 @@ static qkv_status take_u64(qkv__gguf *g, uint64_t *out, const char *what)
     return gguf_take(g, out, sizeof *out, what);
 }
 
+static bool is_printable_name(const char *s, size_t len)
+{
+    int32_t cp = ' ';
+    for (size_t i = 0; i < len && qkv__gguf_printable(cp);)
+        i += qkv__utf8_next(s + i, len - i, &cp);
+    return qkv__gguf_printable(cp);
+}
+
 /* A key or a tensor's name, ended by a 0. */
 static qkv_status take_name(qkv__gguf *g, const char **out, const char *what)
 {
@@ -49,9 +58,12 @@ static qkv_status take_name(qkv__gguf *g, const char **out, const char *what)
     if (len > gguf_left(g))
         return gguf_bad(g, what);
     const char *bytes = (const char *)g->map.data + g->at;
-    if (len == 0 || len > MOST_KEY || memchr(bytes, 0, (size_t)len))
-        return qkv_fail(g->ctx, QKV_E_FORMAT, "%s: %s: expected 1 to %d bytes without a 0, found "
-                        "%llu", g->path, what, MOST_KEY, (unsigned long long)len);
+    if (len == 0 || len > MOST_KEY)
+        return qkv_fail(g->ctx, QKV_E_FORMAT, "%s: %s: expected 1 to %d bytes, found %llu",
+                        g->path, what, MOST_KEY, (unsigned long long)len);
+    if (!is_printable_name(bytes, (size_t)len))
+        return qkv_fail(g->ctx, QKV_E_FORMAT, "%s: %s: expected UTF-8 without control characters, "
+                        "found \"%.*s\"", g->path, what, len < 60 ? (int)len : 60, bytes);
     char *copy = qkv__arena_alloc(g->arena, (size_t)len + 1);
     if (!copy)
         return QKV_E_MEMORY;
@@ -150,6 +162,12 @@ static qkv_status take_fields(qkv__gguf *g, uint64_t count)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+/* What lies behind the header. */
+typedef struct {
+    const uint8_t *start;
+    size_t size, alignment;
+} gguf_data;
+
 static qkv_status fail_tensor(const qkv__gguf *g, const qkv__gguf_tensor *t, const char *what)
 {
     return qkv_fail(g->ctx, QKV_E_FORMAT, "%s: tensor \"%.120s\": %s", g->path, t->name, what);
@@ -162,12 +180,9 @@ static qkv_status take_type(qkv__gguf *g, qkv__gguf_tensor *t)
     if (status)
         return status;
     t->type = qkv__gguf_type_find(id);
-    if (t->type && t->type->block)
-        return QKV_OK;
-    char number[24];
-    (void)snprintf(number, sizeof number, "%u", id);
-    return qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %s is not supported",
-                    g->path, t->name, t->type ? t->type->name : number);
+    return t->type ? QKV_OK
+                   : qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %u is not "
+                              "known", g->path, t->name, id);
 }
 
 /* Offsets are kept in *offset until it is known where the data begins. */
@@ -206,29 +221,36 @@ static qkv_status take_tensor(qkv__gguf *g, qkv__gguf_tensor *t, uint64_t *offse
     return status;
 }
 
+/* *end: where the data of the tensors before it ends, and then its own. That it does not begin
+ * earlier bounds the numbers of a file by its bytes. */
 static qkv_status place_tensor(const qkv__gguf *g, qkv__gguf_tensor *t, uint64_t offset,
-                               size_t data, size_t alignment)
+                               const gguf_data *data, size_t *end)
 {
     char what[160];
     size_t bytes;
-    if (offset % alignment) {
+    if (offset % data->alignment) {
         (void)snprintf(what, sizeof what, "expected an offset that is a multiple of %zu, found "
-                       "%llu", alignment, (unsigned long long)offset);
+                       "%llu", data->alignment, (unsigned long long)offset);
+        return fail_tensor(g, t, what);
+    }
+    if (offset < *end) {
+        (void)snprintf(what, sizeof what, "expected an offset behind the tensor before it, %zu or "
+                       "more, found %llu", *end, (unsigned long long)offset);
         return fail_tensor(g, t, what);
     }
     if (!qkv__mul_size(t->count / t->type->block, t->type->bytes, &bytes))
         return fail_tensor(g, t, "its shape is too large");
-    if (offset > g->map.size - data || bytes > g->map.size - data - (size_t)offset) {
+    if (offset > data->size || bytes > data->size - (size_t)offset) {
         (void)snprintf(what, sizeof what, "expected %zu bytes at %llu of the data, found %zu bytes "
-                       "in all", bytes, (unsigned long long)offset, g->map.size - data);
+                       "in all", bytes, (unsigned long long)offset, data->size);
         return fail_tensor(g, t, what);
     }
-    t->data = g->map.data + data + offset;
+    *end = (size_t)offset + bytes;
+    t->data = data->start + offset;
     return QKV_OK;
 }
 
-/* Where the data begins. */
-static qkv_status gguf_find_data(const qkv__gguf *g, size_t *data, size_t *alignment)
+static qkv_status gguf_find_data(const qkv__gguf *g, gguf_data *out)
 {
     int64_t given = DEFAULT_ALIGNMENT;
     qkv_status status = qkv__gguf_opt_int(g, "general.alignment", 1, MOST_ALIGNMENT, &given);
@@ -237,16 +259,18 @@ static qkv_status gguf_find_data(const qkv__gguf *g, size_t *data, size_t *align
     if (given & (given - 1))
         return qkv__gguf_fail(g, "general.alignment", "expected a power of two, found %lld",
                               (long long)given);
-    *alignment = (size_t)given;
-    *data = (g->at + *alignment - 1) / *alignment * *alignment;
-    if (*data > g->map.size) /* of a file without tensors */
-        *data = g->map.size;
+    const size_t alignment = (size_t)given;
+    size_t at = (g->at + alignment - 1) / alignment * alignment;
+    if (at > g->map.size) /* of a file without tensors */
+        at = g->map.size;
+    *out = (gguf_data){g->map.data + at, g->map.size - at, alignment};
     return QKV_OK;
 }
 
 static qkv_status take_tensors(qkv__gguf *g, uint64_t count)
 {
-    size_t data = 0, alignment = 1;
+    gguf_data data = {0};
+    size_t end = 0;
     if (count > gguf_left(g) / LEAST_TENSOR)
         return qkv_fail(g->ctx, QKV_E_FORMAT, "%s: expected %llu tensors, found %zu bytes", g->path,
                         (unsigned long long)count, gguf_left(g));
@@ -257,9 +281,9 @@ static qkv_status take_tensors(qkv__gguf *g, uint64_t count)
     for (size_t i = 0; i < g->count && !status; i++)
         status = take_tensor(g, &g->tensors[i], &offsets[i]);
     if (!status)
-        status = gguf_find_data(g, &data, &alignment);
+        status = gguf_find_data(g, &data);
     for (size_t i = 0; i < g->count && !status; i++)
-        status = place_tensor(g, &g->tensors[i], offsets[i], data, alignment);
+        status = place_tensor(g, &g->tensors[i], offsets[i], &data, &end);
     if (status)
         return status;
     if (g->count)

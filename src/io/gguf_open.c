@@ -8,9 +8,14 @@
 
 bool qkv_gguf_is(const char *path)
 {
+    static const char suffix[] = ".gguf";
+    const size_t len = strlen(path), n = sizeof suffix - 1;
     char start[QKV__GGUF_MAGIC_BYTES];
     struct stat info; /* a pipe would lose what is read of it */
-    FILE *f = stat(path, &info) == 0 && S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
+    const bool there = stat(path, &info) == 0;
+    if (len > n && strcmp(path + len - n, suffix) == 0)
+        return !there || !S_ISDIR(info.st_mode);
+    FILE *f = there && S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
     bool is = f && fread(start, 1, sizeof start, f) == sizeof start &&
               memcmp(start, QKV__GGUF_MAGIC, QKV__GGUF_MAGIC_BYTES) == 0;
     if (f)
@@ -63,10 +68,13 @@ const qkv__gguf_tensor *qkv__gguf_tensor_find(const qkv__gguf *g, const char *na
                     : NULL;
 }
 
-void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
-                    qkv_real *out)
+qkv_status qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin, size_t count,
+                          qkv_real *out)
 {
     const qkv__gguf_type *type = t->type;
+    if (!type->decode)
+        return qkv_fail(g->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%.120s\": type %s is not "
+                        "supported", g->path, t->name, type->name);
     while (count) {
         size_t block = begin / type->block, inside = begin % type->block, n;
         const uint8_t *in = t->data + block * type->bytes;
@@ -84,4 +92,5 @@ void qkv__gguf_read(const qkv__gguf *g, const qkv__gguf_tensor *t, size_t begin,
         count -= n;
         out += n;
     }
+    return QKV_OK;
 }

@@ -1,6 +1,6 @@
 /* gguf_show.c - what is in a GGUF file, for those who look. */
-#include "io/gguf.h"
-#include "io/json.h"
+#include "base/utf8.h"
+#include "io/gguf_file.h"
 
 enum { SHOWN = 5, SHOWN_BYTES = 300 }; /* of an array; of a text */
 
@@ -10,15 +10,14 @@ static void show_text(qkv_str *out, const qkv__gguf_field *f, size_t i)
     const char *text = qkv__gguf_text(f, i, &len);
     qkv_str_puts(out, "\"");
     for (size_t n; at < len && at < SHOWN_BYTES; at += n) {
-        const unsigned char c = (unsigned char)text[at];
-        n = qkv__utf8_length((const unsigned char *)text + at, len - at);
-        if (c == '\n')
+        int32_t cp;
+        n = qkv__utf8_next(text + at, len - at, &cp);
+        if (cp == '\n')
             qkv_str_puts(out, "\\n");
-        else if (n && c >= ' ' && c != 127)
+        else if (qkv__gguf_printable(cp))
             qkv_str_add(out, text + at, n);
         else
-            qkv_str_printf(out, "\\x%02x", c);
-        n = n ? n : 1;
+            qkv_str_printf(out, "\\x%02x", (unsigned)(cp < 0 ? (unsigned char)text[at] : cp));
     }
     qkv_str_puts(out, at < len ? "\" .." : "\"");
 }
@@ -71,6 +70,5 @@ qkv_status qkv_gguf_read(const qkv_gguf *g, size_t i, size_t begin, size_t count
         return qkv_fail(qkv__gguf_context(g), QKV_E_ARGUMENT, "%s: tensor \"%s\": %zu numbers from "
                         "%zu wanted, found %zu in all", qkv__gguf_path(g), t->name, count, begin,
                         t->count);
-    qkv__gguf_read(g, t, begin, count, out);
-    return QKV_OK;
+    return qkv__gguf_read(g, t, begin, count, out);
 }

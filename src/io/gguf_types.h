@@ -9,12 +9,12 @@ typedef struct {
     const char *name; /* "Q8_0" */
     uint32_t id;      /* in a file */
     uint32_t file_type; /* general.file_type of a file whose matrices have it */
-    size_t block, bytes; /* 0: a type that is not read */
-    void (*decode)(qkv_real *out, const uint8_t *in, size_t blocks);
+    size_t block, bytes;
+    void (*decode)(qkv_real *out, const uint8_t *in, size_t blocks); /* NULL: it is not read */
     void (*encode)(uint8_t *out, const qkv_real *x, size_t blocks); /* NULL: it is not written */
 } qkv__gguf_type;
 
-enum { QKV__GGUF_MOST_BLOCK = 256, QKV__GGUF_MOST_BYTES = 1024 };
+enum { QKV__GGUF_MOST_BLOCK = 256 };
 
 const qkv__gguf_type *qkv__gguf_type_find(uint32_t id);          /* NULL: none */
 const qkv__gguf_type *qkv__gguf_type_named(const char *name);    /* "q8_0"; NULL: none */

@@ -6,7 +6,6 @@
 #include "io/gguf.h"
 
 enum { VERSION = 3, ALIGNMENT = 32, NUMBERS = 16384 }; /* numbers: a multiple of all blocks */
-static const double MOST_HALF = 65504;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
@@ -67,6 +66,12 @@ void qkv__gguf_put_array(qkv__gguf_fields *f, const char *key, qkv__gguf_kind ki
     put_key(f, key, QKV__GGUF_ARRAY);
     add_u32(&f->bytes, (uint32_t)kind);
     add_u64(&f->bytes, count);
+}
+
+void qkv__gguf_put_bytes(qkv__gguf_fields *f, const char *key, const void *data, size_t size)
+{
+    qkv__gguf_put_array(f, key, QKV__GGUF_U8, size);
+    gguf_append(&f->bytes, data, size);
 }
 
 void qkv__gguf_item_i32(qkv__gguf_fields *f, int32_t value)
@@ -153,9 +158,9 @@ static qkv_status check_numbers(const gguf_saver *s, const qkv__gguf_entry *e, s
 {
     const bool halves = e->type->block > 1 || strcmp(e->type->name, "F16") == 0;
     for (size_t i = 0; i < n && halves; i++)
-        if (!(fabs((double)s->numbers[i]) <= MOST_HALF))
+        if (!(fabs((double)s->numbers[i]) <= QKV__GGUF_MOST_HALF))
             return qkv_fail(s->ctx, QKV_E_UNSUPPORTED, "tensor \"%s\": %s has room for numbers up "
-                            "to %g, found %g", e->name, e->type->name, MOST_HALF,
+                            "to %d, found %g", e->name, e->type->name, (int)QKV__GGUF_MOST_HALF,
                             (double)s->numbers[i]);
     return QKV_OK;
 }

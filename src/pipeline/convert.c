@@ -76,7 +76,8 @@ typedef struct {
 static const char *const companions[] = {
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "added_tokens.json", "vocab.txt",
-    "tokenizer.model", "source.spm", "target.spm", "chat_template.jinja",
+    "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model",
+    "source.spm", "target.spm", "chat_template.jinja",
     "preprocessor_config.json", NULL};
 
 /* Beside a FILE of PyTorch's, which holds no configuration. */
@@ -365,9 +366,15 @@ qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--shard: a GGUF file is one");
     if (file && of_file && qkv_gguf_is(from))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s is a GGUF file", of_file, from);
-    if (o->weights == QKV_WEIGHTS_BF16 || (o->weights > QKV_WEIGHTS_BF16 && (o->to || file)))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected int8 or int4, from one model "
-                        "directory to another", qkv__weights_names[o->weights]);
+    if (o->weights == QKV_WEIGHTS_BF16)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected int8 or int4",
+                        qkv__weights_names[o->weights]);
+    if (o->weights > QKV_WEIGHTS_BF16 && o->to)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: --to %s has no such matrices",
+                        qkv__weights_names[o->weights], targets[o->to]);
+    if (o->weights > QKV_WEIGHTS_BF16 && file)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights=%s: expected a model directory, found %s: "
+                        "qkv convert makes one of it", qkv__weights_names[o->weights], from);
     if ((o->merge || o->adapters.count) && file)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--%s: %s is no model directory",
                         o->merge ? "merge" : "adapter", from);

@@ -6,13 +6,15 @@
 #include "hub/gguf.h"
 #include "io/file.h"
 #include "pipeline/adapters.h"
+#include "tokenizer/object.h"
 
 qkv_status qkv__convert_from_gguf(qkv_context *ctx, const char *file, const char *dir,
                                   const qkv_hub_save_options *o)
 {
     qkv_model *m = NULL;
     qkv_tokenizer *t = NULL;
-    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, file);
+    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, file, (qkv_strings){0},
+                                           QKV_WEIGHTS_F32);
     if (!status)
         status = qkv_hub_save(m, dir, o);
     if (!status && t)
@@ -27,28 +29,19 @@ qkv_status qkv__convert_from_gguf(qkv_context *ctx, const char *file, const char
     return status;
 }
 
-/* A directory may have no tokenizer. */
+/* A directory may have no tokenizer, an adapter its base's. */
 static qkv_status load_any_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    static const char *const files[] = {"tokenizer.json", "vocab.json", "encoder.json", "vocab.txt",
-                                        "source.spm", "spiece.model", "tokenizer.model",
-                                        "sentencepiece.bpe.model", "sentencepiece.model"};
-    *out = NULL;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (qkv_file_exists(qkv_path_in(dir, files[i]).text))
-            return qkv_tokenizer_load(out, ctx, dir);
-    char *base;
-    qkv_status status = qkv_hub_base(&base, ctx, dir); /* an adapter may have its base's */
-    if (!status && base && strcmp(base, dir) != 0) {
-        status = load_any_tokenizer(out, ctx, base);
-        qkv_free(ctx, base);
-        return status;
-    }
+    char *base = NULL;
+    qkv_status status = qkv__tokenizer_load_any(out, ctx, dir);
+    if (!status && !*out)
+        status = qkv_hub_base(&base, ctx, dir);
+    if (!status && base)
+        status = qkv__tokenizer_load_any(out, ctx, base);
     qkv_free(ctx, base);
-    if (status)
-        return status;
-    qkv__note(ctx, "%s has no tokenizer: neither has the GGUF file", dir);
-    return QKV_OK;
+    if (!status && !*out)
+        qkv__note(ctx, "%s has no tokenizer: neither has the GGUF file", dir);
+    return status;
 }
 
 /* The file of a template, which counts more than tokenizer_config.json. */

@@ -71,24 +71,3 @@ size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, boo
     }
     return found;
 }
-
-bool qkv__base64(qkv_str *out, const char *text)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = 0;
-    size_t len = strlen(text), count = 0;
-    bool padded = len % 4 == 0;
-    while (padded && len && text[len - 1] == '=' && count++ < 2)
-        len--;
-    for (size_t i = 0; i < len; i++) {
-        const char *digit = strchr(digits, text[i]);
-        if (!digit)
-            return false;
-        bits = bits << 6 | (uint32_t)(digit - digits);
-        char byte = (char)(bits >> (i % 4 == 1 ? 4 : i % 4 == 2 ? 2 : 0) & 0xff);
-        if (i % 4)
-            qkv_str_add(out, &byte, 1);
-    }
-    return len % 4 != 1 && !out->failed;
-}

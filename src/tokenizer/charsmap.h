@@ -16,6 +16,5 @@ void qkv__charsmap_free(qkv__charsmap *m, qkv_context *ctx);
 /* Bytes of the longest (or shortest) rule that s begins with, and what replaces them; 0: none. */
 size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, bool shortest,
                           const char **replacement);
-bool qkv__base64(qkv_str *out, const char *text); /* false: not base64, or memory is out */
 
 #endif

@@ -187,27 +187,33 @@ static qkv_status load_gguf(qkv_tokenizer **out, qkv_context *ctx, const char *f
 static qkv_status (*const loaders[])(qkv_tokenizer **out, qkv_context *ctx, const char *dir) = {
     load_single, qkv__load_marian, load_pair, load_words, qkv__load_spm};
 
-qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
+qkv_status qkv__tokenizer_load_any(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = QKV_OK;
     *out = NULL;
-    if (qkv_gguf_is(dir))
-        return load_gguf(out, ctx, dir);
-    if (!qkv_dir_exists(dir))
-        status = qkv_fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
     for (size_t i = 0; !status && !*out && i < sizeof loaders / sizeof *loaders; i++)
         status = loaders[i](out, ctx, dir);
-    if (status)
-        return status;
-    if (!*out)
-        return qkv_fail(ctx, QKV_E_IO,
-                        "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
-                        "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
-                        "source.spm, nor spiece.model", dir);
-    status = load_roles(*out, dir);
+    if (!status && *out)
+        status = load_roles(*out, dir);
     if (status) {
         qkv_tokenizer_destroy(*out);
         *out = NULL;
     }
+    return status;
+}
+
+qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
+{
+    *out = NULL;
+    if (qkv_gguf_is(dir))
+        return load_gguf(out, ctx, dir);
+    if (!qkv_dir_exists(dir))
+        return qkv_fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
+    qkv_status status = qkv__tokenizer_load_any(out, ctx, dir);
+    if (!status && !*out)
+        return qkv_fail(ctx, QKV_E_IO,
+                        "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
+                        "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
+                        "source.spm, nor spiece.model", dir);
     return status;
 }

@@ -1,10 +1,9 @@
 /* gguf_pre.c - how byte-level BPE cuts a text, by llama.cpp's names. A GGUF file has such a name
  * where tokenizer.json has a pattern. */
-#include <stdio.h>
 #include <string.h>
 
-#include "tokenizer/gguf.h"
-#include "tokenizer/models.h"
+#include "tokenizer/gguf_kinds.h"
+#include "tokenizer/spec.h"
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -26,6 +25,7 @@ static const char gpt2[] =
 /* Of those that cut alike, the first is written. */
 static const qkv__gguf_pre pres[] = {
     {"gpt-2", false, NULL, false, false, false},
+    {"roberta-bpe", false, NULL, false, false, false},
     {"mpt", false, NULL, false, false, false},
     {"olmo", false, NULL, false, false, false},
     {"phi-2", false, NULL, false, false, false},
@@ -67,8 +67,7 @@ json_t *qkv__gguf_pre_normalizer(const qkv__gguf_pre *p)
 
 json_t *qkv__gguf_pre_splitter(const qkv__gguf_pre *p)
 {
-    json_t *bytes = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
-                              false, "trim_offsets", true, "use_regex", !p->pattern);
+    json_t *bytes = qkv__spec_byte_level(!p->pattern);
     json_t *first = NULL;
     if (p->digits)
         first = json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", true);
@@ -81,23 +80,17 @@ json_t *qkv__gguf_pre_splitter(const qkv__gguf_pre *p)
 
 /* ---- recognising them ------------------------------------------------------------------------ */
 
-static bool is_type(const json_t *at, const char *type)
-{
-    const char *found = json_string_value(json_object_get(at, "type"));
-    return found && strcmp(found, type) == 0;
-}
-
 /* One part of tokenizer.json's pre-tokenizer; false: none of the files' ways has it. */
 static bool take_part(qkv__gguf_pre *p, const json_t *at, bool *bytes)
 {
     const char *behavior = json_string_value(json_object_get(at, "behavior"));
     if (*bytes)
         return false;
-    if (is_type(at, "Digits")) {
+    if (qkv__spec_says(at, "type", "Digits")) {
         p->digits = json_is_true(json_object_get(at, "individual_digits"));
         return p->digits && !p->pattern;
     }
-    if (is_type(at, "Split")) {
+    if (qkv__spec_says(at, "type", "Split")) {
         const char *pattern =
             json_string_value(json_object_get(json_object_get(at, "pattern"), "Regex"));
         const bool fits = pattern && !p->pattern && behavior && strcmp(behavior, "Isolated") == 0 &&
@@ -105,7 +98,8 @@ static bool take_part(qkv__gguf_pre *p, const json_t *at, bool *bytes)
         p->pattern = pattern;
         return fits;
     }
-    *bytes = is_type(at, "ByteLevel") && json_is_false(json_object_get(at, "add_prefix_space"));
+    *bytes = qkv__spec_says(at, "type", "ByteLevel") &&
+             json_is_false(json_object_get(at, "add_prefix_space"));
     if (*bytes && !json_is_false(json_object_get(at, "use_regex"))) {
         *bytes = !p->pattern;
         p->pattern = gpt2;
@@ -119,12 +113,12 @@ const qkv__gguf_pre *qkv__gguf_pre_of(const qkv_tokenizer *t)
     const json_t *normalizer = json_object_get(t->spec.value, "normalizer");
     const json_t *model = json_object_get(t->spec.value, "model");
     const json_t *list = json_object_get(splitter, "pretokenizers");
-    qkv__gguf_pre found = {.nfc = is_type(normalizer, "NFC"),
+    qkv__gguf_pre found = {.nfc = qkv__spec_says(normalizer, "type", "NFC"),
                            .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
     bool bytes = false, fits = true;
     if (normalizer && !json_is_null(normalizer) && !found.nfc)
         return NULL;
-    if (is_type(splitter, "Sequence"))
+    if (qkv__spec_says(splitter, "type", "Sequence"))
         for (size_t i = 0; i < json_array_size(list) && fits; i++)
             fits = take_part(&found, json_array_get(list, i), &bytes);
     else
@@ -137,9 +131,4 @@ const qkv__gguf_pre *qkv__gguf_pre_of(const qkv_tokenizer *t)
             return p;
     }
     return NULL;
-}
-
-size_t qkv__gguf_filler(char out[QKV__GGUF_FILLER], size_t id)
-{
-    return (size_t)snprintf(out, QKV__GGUF_FILLER, "[PAD%zu]", id);
 }

@@ -16,5 +16,6 @@ qkv_status qkv__unigram_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int3
 qkv_status qkv__spm_bpe_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int32_t *to_id);
 typedef struct qkv__unigram qkv__unigram;
 int32_t qkv__unigram_piece(const qkv__unigram *u, const char *s, size_t len); /* -1: none */
+double qkv__unigram_score(const qkv__unigram *u, int32_t piece);
 
 #endif

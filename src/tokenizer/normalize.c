@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/base64.h"
 #include "base/utf8.h"
 #include "tokenizer/bert.h"
 #include "tokenizer/parts.h"
@@ -297,7 +298,7 @@ static qkv_status read_precompiled(step *st, const qkv__json *at)
     if (status)
         return status;
     qkv_str_init(&blob, at->ctx);
-    if (!qkv__base64(&blob, text))
+    if (!qkv__base64_take(&blob, text))
         status = blob.failed ? QKV_E_MEMORY
                              : qkv__json_fail(at, "precompiled_charsmap", "this is not base64");
     if (!status)

@@ -69,6 +69,8 @@ struct qkv_tokenizer {
 
 /* An empty one; NULL when memory is out. */
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx);
+/* As qkv_tokenizer_load, of a folder; *out NULL: it has no tokenizer. */
+qkv_status qkv__tokenizer_load_any(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
 /* "the character U+00E9 at byte 7 ..." for a place in the text being encoded. */
 qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
 /* The pieces of a text without added tokens: for training. */

@@ -5,10 +5,16 @@
 
 static const char text[] = "Sequence", special_token[] = "SpecialToken"; /* in a template */
 
-static json_t *spec_byte_level(void)
+bool qkv__spec_says(const json_t *at, const char *key, const char *wanted)
+{
+    const char *found = json_string_value(json_object_get(at, key));
+    return found && strcmp(found, wanted) == 0;
+}
+
+json_t *qkv__spec_byte_level(bool use_regex)
 {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", false,
-                     "trim_offsets", true, "use_regex", true);
+                     "trim_offsets", true, "use_regex", use_regex);
 }
 
 /* Every character a piece of its own. */
@@ -143,13 +149,13 @@ json_t *qkv__spec_plain(qkv_tokenizer_kind kind, const char *const *special, con
                                        id_of(special, ids, count, end));
     if (kind == QKV_TOKENIZER_BPE) { /* its own processor changes no id */
         processor = end ? json_pack("{s:s, s:[o, o]}", "type", "Sequence", "processors",
-                                    spec_byte_level(), processor)
-                        : spec_byte_level();
+                                    qkv__spec_byte_level(true), processor)
+                        : qkv__spec_byte_level(true);
         model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
                           "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                           "fuse_unk", false, "byte_fallback", false, "ignore_merges", false);
-        model = qkv__spec(added, json_null(), spec_byte_level(), processor, spec_byte_level(),
-                          model);
+        model = qkv__spec(added, json_null(), qkv__spec_byte_level(true), processor,
+                          qkv__spec_byte_level(true), model);
     } else { /* the reference wants a name: one that is no token makes unknown text an error */
         model = json_pack("{s:s, s:s}", "type", "WordLevel", "unk_token", unk ? unk : "<unk>");
         model = qkv__spec(added, json_null(), char_split(), end ? processor : json_null(),

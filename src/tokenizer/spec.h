@@ -16,6 +16,9 @@ json_t *qkv__spec(json_t *added, json_t *normalizer, json_t *splitter, json_t *p
 json_t *qkv__spec_plain(qkv_tokenizer_kind kind, const char *const *special, const int32_t *ids,
                         size_t count, const char *unk, const char *begin, const char *end);
 
+/* Whether the member is this text. */
+bool qkv__spec_says(const json_t *at, const char *key, const char *text);
+json_t *qkv__spec_byte_level(bool use_regex); /* the part of pieces, of ids and of text */
 json_t *qkv__spec_added(const char *text, int32_t id); /* a special token */
 /* A post-processor: begin A end, and begin A end B end for a pair; with begin NULL A end, A B
  * end. */

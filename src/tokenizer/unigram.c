@@ -218,6 +218,8 @@ int32_t qkv__unigram_piece(const qkv__unigram *u, const char *s, size_t len)
     return id;
 }
 
+double qkv__unigram_score(const qkv__unigram *u, int32_t piece) { return u->scores[piece]; }
+
 /* ---- making -------------------------------------------------------------------------- */
 
 static qkv_status unigram_create(qkv_tokenizer *t)

@@ -86,6 +86,20 @@ a=$("$QKV" eval "$out/llama" --weights int8 --file "$out/text" --json | number)
 b=$("$QKV" eval "$out/llama.gguf" --weights int8 --file "$out/text" --json | number)
 [ "$a" = "$b" ] || fail "--weights int8: loss $a, of the GGUF file $b"
 
+# A unigram model in Marian's folder becomes one list of tokens.
+"$QKV" train tokenizer --data "$out/text" --tokenizer unigram --vocab 300 --quiet \
+    --out "$out/tokens"
+"$QKV" train lm --data "$out/text" --model nano --tokenizer-from "$out/tokens" --steps 2 \
+    --threads 1 --quiet --out "$out/unigram"
+convert "$out/unigram" "$out/unigram.gguf" --to gguf
+convert "$out/unigram.gguf" "$out/unigram-back"
+for at in "" .gguf -back; do
+    "$QKV" tokenize "$out/unigram$at" --file "$out/odd" >"$out/ids$at"
+    cmp "$out/ids" "$out/ids$at" || fail "unigram$at: other ids"
+done
+grep -q '"tokenizer_class": "PreTrainedTokenizerFast"' "$out/unigram-back/tokenizer_config.json" ||
+    fail "unigram: no tokenizer.json"
+
 # What has no place, or is no model.
 "$QKV" train lm --data "$out/text" --model nano --tokenizer char --steps 1 --threads 1 --quiet \
     --out "$out/char"
@@ -100,6 +114,10 @@ refused 2 '--shard' convert "$out/llama" "$out/x.gguf" --to gguf --shard 1
 refused 2 'is no model directory' convert "$out/llama.gguf" "$out/x.gguf" --to gguf
 refused 2 'is a GGUF file' convert "$out/llama.gguf" "$out/x" --under model
 head -c 5000 "$out/llama.gguf" >"$out/cut.gguf"
+echo text >"$out/text.gguf"
+refused 1 'text.gguf: expected a file that begins with GGUF' info "$out/text.gguf"
+refused 1 'none.gguf: cannot be opened' generate "$out/none.gguf" --prompt a
+refused 1 'expected a model directory, found' quantize "$out/llama.gguf" --to int8 --out "$out/x"
 refused 1 'cut.gguf' convert "$out/cut.gguf" "$out/x"
 refused 1 'cut.gguf' info "$out/cut.gguf"
 LC_ALL=C sed 's/tokenizer.ggml.pre\(.\{12\}\)gpt-2/tokenizer.ggml.pre\1gpt-3/' "$out/llama.gguf" \

@@ -29,7 +29,12 @@ static const change changes[] = {
     TEXT("llama", NULL, "GGUF\3\0\0\0", "GGUF\0\0\0\3", "(big-endian?)"),
     TEXT("llama", "GGUF\3", "\0\0\0\0\0\0\0", "\0\0\0\0\0\0\1", "tensors, found"),
     TEXT("llama", NULL, "\24\0\0\0\0\0\0\0general", "\24\0\0\0\0\0\0\1general", "a field's key"),
-    TEXT("llama", NULL, "general.architecture", "general.arch\0tecture", "without a 0"),
+    TEXT("llama", NULL, "general.architecture", "general.arch\0tecture",
+         "a field's key: expected UTF-8 without control characters"),
+    TEXT("llama", NULL, "blk.1.ffn_up.weight", "blk.1.ffn_up.\33[31mt",
+         "a tensor's name: expected UTF-8 without control characters"),
+    TEXT("llama", NULL, "layer_norm_rms_epsilon\6\0\0\0\xac\xc5\x27\x37",
+         "layer_norm_rms_epsilon\6\0\0\0\0\0\xc0\x7f", "expected a finite number, found nan"),
     TEXT("llama", NULL, "general.architecture", "general.architectura",
          "field \"general.architecture\": is missing"),
     TEXT("llama", "general.architecture", "llama", "lluma",
@@ -56,7 +61,7 @@ static const change changes[] = {
     TEXT("llama", NULL, "llama-bpe", "llama-bpx",
          "field \"tokenizer.ggml.pre\": \"llama-bpx\" is no pre-tokenizer"),
     TEXT("llama", "tokenizer.ggml.model", "gpt2", "gpt3",
-         "expected \"gpt2\", \"llama\" or \"bert\", found \"gpt3\""),
+         "expected \"gpt2\", \"llama\", \"t5\" or \"bert\", found \"gpt3\""),
     TEXT("llama", NULL, "tokenizer.ggml.merges", "tokenizer.ggml.merged",
          "field \"tokenizer.ggml.merges\": is missing"),
     TEXT("llama", NULL, "tokenizer.ggml.tokens", "tokenizer.ggml.tokena",
@@ -84,20 +89,37 @@ static const change changes[] = {
     TEXT("llama", NULL, "rope_freqs.weight\1", "rope_freqs.weight\5",
          "expected 1 to 4 axes, found 5"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0",
-         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\20", "type IQ2_XXS is not supported"),
+         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\32", "type I32 is not supported"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0",
          "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\10", "rows of a multiple of 32"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0",
-         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\77", "type 63 is not supported"),
+         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\77", "type 63 is not known"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0",
          "output_norm.weight\1\0\0\0\20\0\0\0\0\1\0", "of the data, found"),
     TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0",
          "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\200", "its shape is too large"),
+    TEXT("llama", NULL, "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0\0\0\0 #",
+         "output_norm.weight\1\0\0\0\20\0\0\0\0\0\0\0\0\0\0\0\0\0",
+         "tensor \"output_norm.weight\": expected an offset behind the tensor before it"),
     TEXT("llama", "token_embd.weight", "\31\1\0\0\0\0\0\0\1\0\0\0\0",
          "\31\1\0\0\0\0\0\0\1\0\0\0\1",
          "expected an offset that is a multiple of 32"),
+    TEXT("llama", NULL, "token_embd.weight\2\0\0\0\20\0\0\0\0\0\0\0\31",
+         "token_embd.weight\2\0\0\0\20\0\0\0\0\0\0\0\30",
+         "expected at most 280 tokens, the rows of token_embd.weight, found 281"),
     TEXT("spm", NULL, "tokenizer.ggml.scores", "tokenizer.ggml.scored",
          "field \"tokenizer.ggml.scores\": is missing"),
+    TEXT("unigram", NULL, "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.unknown_token_ie",
+         "field \"tokenizer.ggml.unknown_token_id\": is missing"),
+    TEXT("unigram", "tokenizer.ggml.precompiled_charsmap", "\11\0\0\0\0", "\11\0\0\0\7",
+         "field \"tokenizer.ggml.precompiled_charsmap\": expected"),
+    TEXT("distilbert", NULL, "token_embd_norm.weight", "token_embd_norn.weight",
+         "tensor \"token_embd_norm.weight\" is missing"),
+    TEXT("roberta", NULL, "token_types.weight", "token_tyqes.weight",
+         "there is no model type for a bert with a tokenizer of merges or scores and no tensor "
+         "token_types.weight"),
+    TEXT("roberta", NULL, "bert.context_length\4\0\0\0\100", "bert.context_length\4\0\0\0\77",
+         "tensor \"position_embd.weight\": expected shape (63, 16), found (64, 16)"),
     TEXT("bert", NULL, "bert.pooling_type\4\0\0\0\2", "bert.pooling_type\4\0\0\0\3",
          "field \"bert.pooling_type\": expected 1 to 2, found 3"),
 };
@@ -114,7 +136,8 @@ static qkv_status read_whole(const char *path)
 {
     qkv_model *m;
     qkv_tokenizer *t;
-    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, path);
+    qkv_status status = qkv__hub_read_gguf(&m, &t, ctx, path, (qkv_strings){0},
+                                           QKV_WEIGHTS_F32);
     qkv_tokenizer_destroy(t);
     qkv_model_destroy(m);
     return status;
@@ -162,23 +185,15 @@ static void cut_files_are_refused(void **state)
     free(bytes);
 }
 
-static qkv_status read_spm(void *user)
-{
-    (void)user;
-    return read_whole(GOLDEN "spm.gguf");
-}
-
-static qkv_status read_bert(void *user)
-{
-    (void)user;
-    return read_whole(GOLDEN "bert.gguf");
-}
+static qkv_status read_golden(void *path) { return read_whole(path); }
 
 static void memory_of_reading(void **state)
 {
+    static char *const files[] = {GOLDEN "spm.gguf", GOLDEN "bert.gguf", GOLDEN "roberta.gguf",
+                                  GOLDEN "unigram.gguf"};
     (void)state;
-    expect_memory_told(read_spm, NULL, 20);
-    expect_memory_told(read_bert, NULL, 20);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        expect_memory_told(read_golden, files[i], 20);
 }
 
 static qkv_status write_file(void *user)
@@ -195,11 +210,15 @@ static qkv_status write_file(void *user)
 
 static void memory_of_writing(void **state)
 {
+    static const char *const names[] = {"llama", "unigram"};
     (void)state;
-    char dir[2 * PATH_BYTES];
-    (void)snprintf(dir, sizeof dir, "%s/llama", folder);
-    assert_int_equal(qkv_convert(ctx, GOLDEN "llama.gguf", dir, NULL), QKV_OK);
-    expect_memory_told(write_file, dir, 20);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char file[PATH_BYTES], dir[2 * PATH_BYTES];
+        (void)snprintf(file, sizeof file, GOLDEN "%s.gguf", names[i]);
+        (void)snprintf(dir, sizeof dir, "%s/%s", folder, names[i]);
+        assert_int_equal(qkv_convert(ctx, file, dir, NULL), QKV_OK);
+        expect_memory_told(write_file, dir, 20);
+    }
 }
 
 int main(void)

@@ -33,7 +33,8 @@ static qkv_status read_gguf(qkv_context *ctx, const char *path)
         const qkv__gguf_tensor *t = qkv__gguf_at(g, i);
         for (size_t at = 0; at < t->count; at += 64) {
             size_t n = t->count - at < 64 ? t->count - at : 64;
-            qkv__gguf_read(g, t, at, n, x);
+            if (qkv__gguf_read(g, t, at, n, x))
+                break;
             for (size_t k = 0; k < n; k++)
                 sum += (double)x[k];
         }

@@ -123,6 +123,18 @@ static void check_texts(const qkv__gguf *a, const qkv__gguf *b, const char *key)
     }
 }
 
+static void check_numbers(const qkv__gguf *a, const qkv__gguf *b, const char *key)
+{
+    const qkv__gguf_field *x = qkv__gguf_find(a, key), *y = qkv__gguf_find(b, key);
+    if (!x)
+        return;
+    if (!y || x->count != y->count)
+        fail_msg("%s: another length", key);
+    for (size_t i = 0; i < x->count; i++)
+        if (qkv__gguf_real(x, i) != qkv__gguf_real(y, i))
+            fail_msg("%s %zu: %g, expected %g", key, i, qkv__gguf_real(y, i), qkv__gguf_real(x, i));
+}
+
 /* llama3's divisors are computed, in float there and in double here. */
 static void check_divisors(const qkv_gguf *a, const qkv_gguf *b)
 {
@@ -130,8 +142,8 @@ static void check_divisors(const qkv_gguf *a, const qkv_gguf *b)
     const qkv__gguf_tensor *x = qkv__gguf_tensor_find(a, name), *y = qkv__gguf_tensor_find(b, name);
     qkv_real expected[IDS], found[IDS];
     assert_true(x && y && x->count == y->count && x->count <= IDS);
-    qkv__gguf_read(a, x, 0, x->count, expected);
-    qkv__gguf_read(b, y, 0, y->count, found);
+    must(qkv__gguf_read(a, x, 0, x->count, expected));
+    must(qkv__gguf_read(b, y, 0, y->count, found));
     for (size_t i = 0; i < x->count; i++)
         assert_true(fabs((double)(found[i] - expected[i])) <= 1e-6 * (double)expected[i]);
 }
@@ -157,11 +169,10 @@ static void check_same_file(const char *name, const char *path)
     check_texts(a, b, "tokenizer.ggml.tokens");
     check_texts(a, b, "tokenizer.ggml.merges");
     check_texts(a, b, "tokenizer.chat_template");
-    const qkv__gguf_field *x = qkv__gguf_find(a, "tokenizer.ggml.token_type");
-    const qkv__gguf_field *y = qkv__gguf_find(b, "tokenizer.ggml.token_type");
-    assert_true(x && y && x->count == y->count);
-    for (size_t i = 0; i < x->count; i++)
-        assert_int_equal(qkv__gguf_int(x, i), qkv__gguf_int(y, i));
+    check_numbers(a, b, "tokenizer.ggml.precompiled_charsmap");
+    check_numbers(a, b, "tokenizer.ggml.token_type");
+    if (strcmp(name, "unigram") == 0) /* those of BPE are made anew, in the same order */
+        check_numbers(a, b, "tokenizer.ggml.scores");
     qkv_gguf_close(a);
     qkv_gguf_close(b);
 }
@@ -211,20 +222,58 @@ static void gpt2(void **state)
     check_name("gpt2");
 }
 
+static void check_pooling(const char *file, const char *line)
+{
+    size_t size;
+    char *config = take_file(in(folder, file), &size);
+    assert_non_null(strstr(config, line));
+    free(config);
+}
+
 static void bert(void **state)
+{
+    (void)state;
+    check_name("bert");
+    check_pooling("bert/1_Pooling/config.json", "\"pooling_mode_cls_token\": true");
+}
+
+/* The file has no rows before the first position, which follows the padding token's id. */
+static void roberta(void **state)
 {
     size_t size;
     (void)state;
-    check_name("bert");
-    char *config = take_file(in(folder, "bert/1_Pooling/config.json"), &size);
-    assert_non_null(strstr(config, "\"pooling_mode_cls_token\": true"));
+    check_name("roberta");
+    check_pooling("roberta/1_Pooling/config.json", "\"pooling_mode_mean_tokens\": true");
+    char *config = take_file(in(folder, "roberta/config.json"), &size);
+    assert_non_null(strstr(config, "\"max_position_embeddings\": 66"));
+    assert_non_null(strstr(config, "\"model_type\": \"roberta\""));
     free(config);
+    config = take_file(in(folder, "roberta/tokenizer.json"), &size);
+    assert_non_null(strstr(config, "RobertaProcessing"));
+    free(config);
+}
+
+static void distilbert(void **state)
+{
+    size_t size;
+    (void)state;
+    check_name("distilbert");
+    char *config = take_file(in(folder, "distilbert/config.json"), &size);
+    assert_non_null(strstr(config, "\"model_type\": \"distilbert\""));
+    free(config);
+}
+
+static void unigram(void **state)
+{
+    (void)state;
+    check_name("unigram");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama), cmocka_unit_test(sentencepiece), cmocka_unit_test(gpt2),
-        cmocka_unit_test(bert)};
+        cmocka_unit_test(bert), cmocka_unit_test(roberta), cmocka_unit_test(distilbert),
+        cmocka_unit_test(unigram)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -126,12 +126,12 @@ static void test_numbers(void **state)
         assert_int_equal(t->shape[0], e->shape[0]);
         assert_int_equal(t->shape[1], e->shape[1]);
         assert_int_equal(qkv_safetensors_read(f->numbers, e, 0, e->count, expected), QKV_OK);
-        qkv__gguf_read(f->g, t, 0, t->count, found);
+        assert_int_equal(qkv__gguf_read(f->g, t, 0, t->count, found), QKV_OK);
         assert_memory_equal(found, expected, t->count * sizeof *found);
         memset(found, 0, sizeof found);
         for (size_t at = 0, n; at < t->count; at += n) {
             n = t->count - at < 77 ? t->count - at : 77;
-            qkv__gguf_read(f->g, t, at, n, found + at);
+            assert_int_equal(qkv__gguf_read(f->g, t, at, n, found + at), QKV_OK);
         }
         assert_memory_equal(found, expected, t->count * sizeof *found);
     }

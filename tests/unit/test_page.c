@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "base/base64.h"
 #include "draw/encode.h"
 #include "fixture.h"
 #include "qkv/chart.h"

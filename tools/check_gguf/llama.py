@@ -14,7 +14,7 @@ lib.llama_backend_init()
 class Model:
     """A GGUF file, opened; keys and values of f32, so that nothing is rounded twice."""
 
-    def __init__(self, path, pooling=None):
+    def __init__(self, path, pooling=False, rank=False):
         self.model = lib.llama_model_load_from_file(path.encode(),
                                                     lib.llama_model_default_params())
         if not self.model:
@@ -26,6 +26,8 @@ class Model:
         params.flash_attn_type = 0
         if pooling:
             params.embeddings = True
+        if rank:
+            params.pooling_type = lib.LLAMA_POOLING_TYPE_RANK
         self.context = lib.llama_init_from_model(self.model, params)
         self.vocab = lib.llama_model_get_vocab(self.model)
 

@@ -8,10 +8,13 @@ import torch
 import transformers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
-from transformers import (BertConfig, BertForSequenceClassification, BertModel, GPT2Config,
-                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from sentencepiece import sentencepiece_model_pb2
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, DistilBertConfig,
+                          DistilBertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification,
+                          RobertaModel)
 
 VOCAB = 700
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
@@ -74,7 +77,41 @@ def spm(folder, text):
     save(tokenizer, folder, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
-def wordpiece(folder, text, lowercase=True):
+def unigram(folder, text):
+    """SentencePiece's unigram model with T5's normalisation and end."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text.split("\n")), model_writer=model, model_type="unigram",
+        vocab_size=VOCAB, pad_id=3, character_coverage=0.999, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    tokenizer = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], unk_id=0))
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
+        normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581",
+                                                       prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(replacement="\u2581", prepend_scheme="always")
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>", "<pad>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)])
+    save(tokenizer, folder, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+         pad_token="<pad>")
+
+
+def roberta_bpe(folder, text, lowercase):
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([text.lower() if lowercase else text], trainers.BpeTrainer(
+        vocab_size=VOCAB, special_tokens=special, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    save(tokenizer, folder, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+         pad_token="<pad>", cls_token="<s>", sep_token="</s>", mask_token="<mask>")
+
+
+def wordpiece(folder, text, lowercase):
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
@@ -102,6 +139,7 @@ def rope(kind, **more):
     return {"rope_type": kind, "rope_theta": 10000.0, "factor": 4.0} | more
 
 
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 LLAMA_BPE = {"pattern": LLAMA3, "ignore_merges": True, "bos": True}
 # Name, model, tokenizer, what llama.cpp calls its cutting of texts.
 MODELS = [
@@ -116,10 +154,14 @@ MODELS = [
         "llama3", low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=256), eos_token_id=[1, 2]), byte_bpe, LLAMA_BPE,
      "llama-bpe"),
+    ("llama, llama3 of other factors", lambda: llama(rope_parameters=rope(
+        "llama3", factor=12.5, low_freq_factor=0.75, high_freq_factor=9.0,
+        original_max_position_embeddings=100)), byte_bpe, LLAMA_BPE, "llama-bpe"),
     ("llama, linear", lambda: llama(rope_parameters=rope("linear")), byte_bpe, {}, "gpt-2"),
     ("llama, yarn", lambda: llama(rope_parameters=rope(
         "yarn", original_max_position_embeddings=128)), byte_bpe, {}, "gpt-2"),
     ("llama, SentencePiece", lambda: llama(bos_token_id=1, eos_token_id=2), spm, {}, "default"),
+    ("llama, unigram", lambda: llama(bos_token_id=1, eos_token_id=2), unigram, {}, "default"),
     ("mistral", lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=512)), byte_bpe,
      {}, "gpt-2"),
     ("qwen2", lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)), byte_bpe,
@@ -129,10 +171,20 @@ MODELS = [
     ("phi3", lambda: Phi3ForCausalLM(Phi3Config(**SIZES, sliding_window=None)), byte_bpe, {},
      "gpt-2"),
 ]
-ENCODERS = [("bert", BertModel, {}, True),
-            ("bert, cased, first token", BertModel, {"hidden_size": 128}, False),
-            ("bert, classes", BertForSequenceClassification,
-             {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}, True)]
+LABELS = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
+# Name, class and configuration, what differs, tokenizer, lowercase, what llama.cpp calls its
+# cutting of texts.
+ENCODERS = [
+    ("bert", BertModel, BertConfig, {}, wordpiece, True, "default"),
+    ("bert, cased, first token", BertModel, BertConfig, {"hidden_size": 128}, wordpiece, False,
+     "default"),
+    ("bert, classes", BertForSequenceClassification, BertConfig, LABELS, wordpiece, True,
+     "default"),
+    ("roberta", RobertaModel, RobertaConfig, ROBERTA, roberta_bpe, False, "roberta-bpe"),
+    ("roberta, classes", RobertaForSequenceClassification, RobertaConfig, ROBERTA | LABELS,
+     roberta_bpe, True, "roberta-bpe"),
+    ("distilbert", DistilBertModel, DistilBertConfig,
+     {"dim": 256, "hidden_dim": 512, "n_layers": 2, "n_heads": 4}, wordpiece, True, "default")]
 
 
 def noisy(model):
@@ -153,12 +205,12 @@ def make(folder, text, name, maker, tokenizer, more, _):
     return model
 
 
-def make_encoder(folder, text, name, maker, more, lowercase):
+def make_encoder(folder, text, name, maker, config, more, tokenizer, lowercase, _):
     print(name)
     os.makedirs(folder, exist_ok=True)
-    sizes = {"vocab_size": VOCAB, "hidden_size": 256, "intermediate_size": 512,
-             "num_hidden_layers": 2, "num_attention_heads": 4} | more
-    model = noisy(maker(BertConfig(**sizes)))
+    sizes = {} if "dim" in more else {"hidden_size": 256, "intermediate_size": 512,
+                                      "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = noisy(maker(config(vocab_size=VOCAB, **(sizes | more))))
     model.save_pretrained(folder)
-    wordpiece(folder, text, lowercase)
+    tokenizer(folder, text, lowercase)
     return model

@@ -11,14 +11,16 @@ import torch
 
 from check_transformers.evaluate import check, check_ids, tensors_of, varied
 
-from . import models
+from . import models, write
 from .llama import Model, quantise
-from .write import TABLE_OF_GELU, back, check_error, logits_of
+from .write import TABLE_OF_GELU, TOLERANCE, back, check_error, logits_of
 
 # llama.cpp's numbers of file types, all matrices of which have that type.
 KINDS = [("Q4_0", 2), ("Q4_1", 3), ("Q5_0", 8), ("Q5_1", 9), ("Q8_0", 7), ("Q2_K", 10),
          ("Q3_K_M", 12), ("Q4_K_M", 15), ("Q5_K_M", 17), ("Q6_K", 18)]
-ROUNDED = 6e-2  # of the largest logit: what meets integers is rounded to 8 bits
+# Phi-3's wants a tokenizer.model, Llama's knows no unigram model.
+NOT_CONVERTED = ("phi3", "llama, unigram")
+ROUNDED = TOLERANCE["q8_0"]
 
 # The converter knows a tokenizer by a hash of what it does; ours has none.
 RUN = """import sys; sys.path.insert(0, {folder!r}); sys.path.insert(0, {folder!r} + "/gguf-py")
@@ -68,11 +70,35 @@ def check_file(qkv, path, model, text, scratch, most):
         return out
 
 
+def check_encoder_file(qkv, converter, row, text, scratch, rng):
+    """The converter leaves poolers out, without which BERT's classifiers are of no use, and does
+    not say that a file is a classifier's."""
+    if row[0] == "bert, classes":
+        return
+    folder, out = (os.path.join(scratch, x) for x in ("made", "theirs.gguf"))
+    shutil.rmtree(folder, ignore_errors=True)
+    model = models.make_encoder(folder, text, *row)
+    if not hasattr(model, "classifier"):
+        write.set_pooling(folder, model, "first" in row[0])
+    convert(converter, folder, out, row[-1], "f32")
+    again = back(qkv, out, scratch)
+    before, after = ({k: v for k, v in tensors_of(x).items() if not k.startswith("pooler.")}
+                     for x in (folder, again))
+    check("bit-equal tensors", write.same_bits(before, after, write.rows_left_out(model)),
+          f"{len(after)}")
+    lines = varied(rng, 1000, ["<s>", "</s>", "[SEP]", "[MASK]"])
+    check_ids("ids", qkv.library.encode(again, lines, 1), qkv.library.encode(folder, lines, 1),
+              lines)
+    with Model(out, pooling=True, rank=hasattr(model, "classifier")) as file:
+        write.check_vectors(file, type(model).from_pretrained(again).eval(), again, text,
+                            "first" in row[0])
+
+
 def all_of_it(qkv, text, scratch, converter):
     rng = random.Random(7)
     torch.manual_seed(7)
     for row in models.MODELS if converter else []:
-        if row[0] == "phi3":  # its converter wants a tokenizer.model
+        if row[0] in NOT_CONVERTED:
             continue
         folder, out = (os.path.join(scratch, x) for x in ("made", "theirs.gguf"))
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,5 +125,7 @@ def all_of_it(qkv, text, scratch, converter):
             small = os.path.join(scratch, "small.gguf")
             quantise(out, small, number)
             check_file(qkv, small, model, text, scratch, ROUNDED)
+    for row in models.ENCODERS if converter else []:
+        check_encoder_file(qkv, converter, row, text, scratch, rng)
     if not converter:
         print("read: left out, --converter FOLDER expected")

@@ -5,16 +5,21 @@ and, for every text of texts.txt (a line each), its ids.
 
     python tools/make-golden/gguf_models.py tests/golden/gguf
 """
+import io
 import sys
+import types
 from pathlib import Path
 
 import gguf
+import sentencepiece
 import torch
 from safetensors.torch import save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
-from transformers import (BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM)
+from sentencepiece import sentencepiece_model_pb2
+from transformers import (BertConfig, BertModel, DistilBertConfig, DistilBertModel, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, RobertaConfig,
+                          RobertaModel)
 
 TEXT = "the cat sat on the mat. The dog's 123 cats ate 4567 mats, and THE END of that."
 TEXTS = ["the cat sat", "The dog's  12345 cats", "odd \u00e9\u4e2d \U0001f600 <tool> end",
@@ -70,14 +75,14 @@ def finish(writer, out, name, tokenizer, logits):
     save_file(ids | {"logits": logits.contiguous()}, out / f"{name}.safetensors")
 
 
-def byte_bpe(pattern=None):
+def byte_bpe(pattern=None, special=("<s>", "</s>")):
     tokenizer = Tokenizer(models.BPE(ignore_merges=bool(pattern)))
     parts = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
     parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator([TEXT], trainers.BpeTrainer(
-        vocab_size=280, special_tokens=["<s>", "</s>"], show_progress=False,
+        vocab_size=280, special_tokens=list(special), show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False)])
     if pattern:
@@ -139,11 +144,11 @@ def llama(out):
     writer = gguf.GGUFWriter(out / "llama.gguf", "llama")
     put_llama_fields(writer, config)
     writer.add_rope_freq_base(500000.0)
-    tokens, types = token_lists(tokenizer, ["<tool>"])
+    tokens, kinds = token_lists(tokenizer, ["<tool>"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
     writer.add_token_list(tokens)
-    writer.add_token_types(types)
+    writer.add_token_types(kinds)
     writer.add_token_merges(merges_of(tokenizer))
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
@@ -201,11 +206,11 @@ def gpt2(out):
     writer = gguf.GGUFWriter(out / "gpt2.gguf", "gpt2")
     sizes(writer, model.config.vocab_size, 16, 2, 2, 24, 64)
     writer.add_layer_norm_eps(1e-5)
-    tokens, types = token_lists(tokenizer, ["<tool>"])
+    tokens, kinds = token_lists(tokenizer, ["<tool>"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
-    writer.add_token_types(types)
+    writer.add_token_types(kinds)
     writer.add_token_merges(merges_of(tokenizer))
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
@@ -226,9 +231,7 @@ BERT_LAYER = {"attn_q": "attention.self.query", "attn_k": "attention.self.key",
               "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm"}
 
 
-def bert(out):
-    """An encoder without a pooler, as llama.cpp's converter leaves it."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+def wordpiece(special):
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -237,41 +240,158 @@ def bert(out):
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    model = halves(BertModel(BertConfig(
-        vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=24, max_position_embeddings=64,
-        initializer_range=0.2), add_pooling_layer=False))
-    state = model.state_dict()
-    writer = gguf.GGUFWriter(out / "bert.gguf", "bert")
-    sizes(writer, model.config.vocab_size, 16, 2, 2, 24, 64)
-    writer.add_layer_norm_eps(1e-12)
-    writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.CLS)
-    tokens, types = token_lists(tokenizer)
+    return tokenizer
+
+
+def put_words(writer, tokenizer, special):
+    tokens, kinds = token_lists(tokenizer)
     writer.add_tokenizer_model("bert")
-    writer.add_token_type_count(2)
     writer.add_token_list([t if t in special else t[2:] if t.startswith("##") else "\u2581" + t
                            for t in tokens])
-    writer.add_token_types(types)
+    writer.add_token_types(kinds)
     for role, token in (("bos", 2), ("unk", 1), ("sep", 3), ("pad", 0), ("mask", 4)):
         getattr(writer, f"add_{role}_token_id")(token)
+
+
+def put_bert(writer, state, layer, names):
+    """Without a pooler, as llama.cpp's converter leaves encoders."""
     put(writer, "token_embd.weight", state["embeddings.word_embeddings.weight"])
-    put(writer, "position_embd.weight", state["embeddings.position_embeddings.weight"])
-    put(writer, "token_types.weight", state["embeddings.token_type_embeddings.weight"])
     for part in ("weight", "bias"):
         put(writer, f"token_embd_norm.{part}", state[f"embeddings.LayerNorm.{part}"])
         for i in range(2):
-            for theirs, ours in BERT_LAYER.items():
-                put(writer, f"blk.{i}.{theirs}.{part}", state[f"encoder.layer.{i}.{ours}.{part}"])
+            for theirs, ours in names.items():
+                put(writer, f"blk.{i}.{theirs}.{part}", state[f"{layer}.{i}.{ours}.{part}"])
+
+
+def hidden_of(model, tokenizer):
     with torch.no_grad():
-        hidden = model(torch.tensor([tokenizer.encode(TEXTS[0]).ids])).last_hidden_state[0]
-    finish(writer, out, "bert", tokenizer, hidden)
+        return model(torch.tensor([tokenizer.encode(TEXTS[0]).ids])).last_hidden_state[0]
+
+
+def begin_bert(out, name, vocab, pooling, eps, segments):
+    writer = gguf.GGUFWriter(out / f"{name}.gguf", "bert")
+    sizes(writer, vocab, 16, 2, 2, 24, 64)
+    writer.add_layer_norm_eps(eps)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(pooling)
+    writer.add_token_type_count(segments)
+    return writer
+
+
+BERT_SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "intermediate_size": 24, "initializer_range": 0.2}
+
+
+def bert(out):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = wordpiece(special)
+    model = halves(BertModel(BertConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=64, **BERT_SIZES),
+        add_pooling_layer=False))
+    state = model.state_dict()
+    writer = begin_bert(out, "bert", model.config.vocab_size, gguf.PoolingType.CLS, 1e-12, 2)
+    put_words(writer, tokenizer, special)
+    put(writer, "position_embd.weight", state["embeddings.position_embeddings.weight"])
+    put(writer, "token_types.weight", state["embeddings.token_type_embeddings.weight"])
+    put_bert(writer, state, "encoder.layer", BERT_LAYER)
+    finish(writer, out, "bert", tokenizer, hidden_of(model, tokenizer))
+
+
+DISTILBERT_LAYER = {"attn_q": "attention.q_lin", "attn_k": "attention.k_lin",
+                    "attn_v": "attention.v_lin", "attn_output": "attention.out_lin",
+                    "attn_output_norm": "sa_layer_norm", "ffn_up": "ffn.lin1",
+                    "ffn_down": "ffn.lin2", "layer_output_norm": "output_layer_norm"}
+
+
+def distilbert(out):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = wordpiece(special)
+    model = halves(DistilBertModel(DistilBertConfig(
+        vocab_size=tokenizer.get_vocab_size(), dim=16, n_layers=2, n_heads=2, hidden_dim=24,
+        max_position_embeddings=64, initializer_range=0.2)))
+    state = model.state_dict()
+    writer = begin_bert(out, "distilbert", model.config.vocab_size, gguf.PoolingType.MEAN, 1e-12, 1)
+    put_words(writer, tokenizer, special)
+    put(writer, "position_embd.weight", state["embeddings.position_embeddings.weight"])
+    put_bert(writer, state, "transformer.layer", DISTILBERT_LAYER)
+    finish(writer, out, "distilbert", tokenizer, hidden_of(model, tokenizer))
+
+
+def roberta(out):
+    """Positions follow the padding token's id: the file has no rows before."""
+    tokenizer = byte_bpe(special=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    model = halves(RobertaModel(RobertaConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1,
+        layer_norm_eps=1e-5, **BERT_SIZES), add_pooling_layer=False))
+    state = model.state_dict()
+    writer = begin_bert(out, "roberta", model.config.vocab_size, gguf.PoolingType.MEAN, 1e-5, 1)
+    tokens, kinds = token_lists(tokenizer, ["<tool>"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("roberta-bpe")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(merges_of(tokenizer))
+    for role, token in (("bos", 0), ("pad", 1), ("eos", 2), ("unk", 3), ("mask", 4), ("sep", 2)):
+        getattr(writer, f"add_{role}_token_id")(token)
+    for role in ("bos", "eos", "sep"):
+        getattr(writer, f"add_add_{role}_token")(True)
+    put(writer, "position_embd.weight", state["embeddings.position_embeddings.weight"][2:])
+    put(writer, "token_types.weight", state["embeddings.token_type_embeddings.weight"])
+    put_bert(writer, state, "encoder.layer", BERT_LAYER)
+    finish(writer, out, "roberta", tokenizer, hidden_of(model, tokenizer))
+
+
+RULES = "41\t61\n42\t62\nA0\t20\n9\t20\ne9\t65 301\n1F600\t3A 29\n"  # hexadecimal
+
+
+class SentencePiece:
+    """The reference itself; </s> is cut out before, and ends every text."""
+
+    def __init__(self, folder):
+        rules, model = folder / "rules.tsv", io.BytesIO()
+        rules.write_text(RULES, encoding="utf-8")
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([TEXT] * 4), model_writer=model, model_type="unigram",
+            vocab_size=48, normalization_rule_tsv=str(rules), pad_id=3, hard_vocab_limit=False,
+            minloglevel=2)
+        rules.unlink()
+        self.proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+        self.model = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+    def encode(self, text):
+        ids = []
+        for i, part in enumerate(text.split("</s>")):
+            ids += ([2] if i else []) + self.model.encode(part)
+        return types.SimpleNamespace(ids=ids + [2])
+
+
+def unigram(out):
+    """A Llama whose tokens are a unigram model's, with rules for characters."""
+    tokenizer = SentencePiece(out)
+    pieces = tokenizer.proto.pieces
+    config = llama_config(len(pieces), tie_word_embeddings=True)
+    model = halves(LlamaForCausalLM(config))
+    writer = gguf.GGUFWriter(out / "unigram.gguf", "llama")
+    put_llama_fields(writer, config)
+    writer.add_tokenizer_model("t5")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([piece.piece for piece in pieces])
+    writer.add_token_scores([piece.score for piece in pieces])
+    writer.add_token_types([piece.type for piece in pieces])
+    writer.add_add_space_prefix(True)
+    writer.add_remove_extra_whitespaces(True)
+    writer.add_precompiled_charsmap(tokenizer.proto.normalizer_spec.precompiled_charsmap)
+    for role, token in (("unk", 0), ("bos", 1), ("eos", 2), ("pad", 3)):
+        getattr(writer, f"add_{role}_token_id")(token)
+    put_llama(writer, model)
+    finish(writer, out, "unigram", tokenizer, logits_of(model, tokenizer))
 
 
 def main():
     out = Path(sys.argv[1])
     torch.manual_seed(11)
-    for make in (llama, spm, gpt2, bert):
+    for make in (llama, spm, gpt2, bert, roberta, distilbert, unigram):
         make(out)
     (out / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
 
