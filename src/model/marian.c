@@ -1,10 +1,11 @@
 /* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
  * types marian and qkv_translator differ in where the norms are, nothing else. */
+#include "model/marian.h"
 #include "model/tables.h"
-#include "qkv/marian.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "nn/stack.h"
 #include "tensor/make.h"
@@ -169,6 +170,39 @@ static qkv_status marian_visit(qkv_model *base, qkv_state_entry_fn *fn, void *us
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     return v.status;
+}
+
+/* The padding token's row of a table; NULL: there is none, or memory is out. */
+static qkv_real *pad_row(const marian *m, qkv_param *table)
+{
+    qkv_real *data = m->c->pad < 0 ? NULL : qkv_param_data(table);
+    return data ? data + (size_t)m->c->pad * m->c->width : NULL;
+}
+
+/* As torch.nn.Embedding's padding_idx has it. */
+static void marian_after_init(qkv_model *base)
+{
+    const marian *m = base->self;
+    qkv_param *tables[] = {m->encoder.table, m->decoder.table};
+    for (int i = 0; i < 2; i++) {
+        qkv_real *row = pad_row(m, tables[i]);
+        if (!row)
+            continue;
+        memset(row, 0, m->c->width * sizeof *row);
+        qkv_param_touch(tables[i]);
+    }
+}
+
+void qkv__marian_hold_start(qkv_model *base)
+{
+    const marian *m = base->self;
+    qkv_param *table = m->decoder.table;
+    bool zeros = m->c->start == m->c->pad && !qkv_param_frozen(table);
+    const qkv_real *row = zeros ? pad_row(m, table) : NULL;
+    for (size_t i = 0; row && i < m->c->width && zeros; i++)
+        zeros = row[i] == 0;
+    if (row && zeros)
+        qkv__param_hold_row(table, (size_t)m->c->pad);
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -367,7 +401,8 @@ static double marian_parameter_count(const qkv_model_type *type, const void *con
                 (double)c->decoder_layers * (8 * d + 2 * decoder));
 }
 
-static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE, .reads_text = true};
+static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE, .reads_text = true,
+                                         .after_init = marian_after_init};
 
 #define MARIAN(name_, architecture_)                                                           \
     .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
