@@ -8,7 +8,7 @@ from transformers import ViTForImageClassification, ViTMAEForPreTraining, ViTMAE
 
 from .evaluate import check, check_close, empty_folder, open_model, tensors_of
 from .mae import SMALL, check_patches
-from .vit import qkv_logits
+from .vit import qkv_outputs
 
 # Heads of 64, which is what shapes are taken to mean, and a network that says otherwise.
 TINY = "vit_tiny_patch16_224"
@@ -48,7 +48,8 @@ def check_timm(qkv, model, flags, scratch):
         path, out = os.path.join(scratch, "timm" + end), os.path.join(scratch, "from" + end)
         save(path)
         qkv.run("convert", path, out, *flags)
-        check_close(f"{end} -> logits", qkv_logits(qkv, out, pixels, expected.shape[1]), expected)
+        got = qkv_outputs(qkv, out, pixels, "qkv_vit_logits", expected.shape[1])
+        check_close(f"{end} -> logits", got, expected)
     with torch.no_grad():
         there = open_model(ViTForImageClassification, out)(pixel_values=pixels).logits
     check_close("transformers' logits", there, expected)
