@@ -5,7 +5,8 @@
 
 For each kind: qkv trains a small model and an adapter of it; PEFT puts the adapter on the model,
 and transformers opens what `qkv convert --merge` made. Then PEFT makes an adapter with a rank
-pattern and rsLoRA, and qkv merges that. Needs torch, transformers, peft, safetensors and
+pattern and rsLoRA, and qkv merges that; a classifier's is of the masked language model, with a
+pooler and classes of its own. Needs torch, transformers, peft, safetensors and
 sentencepiece."""
 
 import argparse
@@ -67,9 +68,12 @@ def train_in_peft(make, base, targets, out, kind):
     config = LoraConfig(r=4, lora_alpha=9, use_rslora=True, target_modules=targets,
                         rank_pattern={targets[0]: 2},
                         fan_in_fan_out=kind == "gpt2")
-    model = get_peft_model(make.from_pretrained(base), config)
+    more = {}
+    if kind == "classifier":
+        config.task_type, config.modules_to_save, more = "SEQ_CLS", ["pooler"], {"num_labels": 3}
+    model = get_peft_model(make.from_pretrained(base, **more), config)
     for name, p in model.named_parameters():
-        if "lora_" in name:
+        if p.requires_grad:
             p.data = torch.randn(p.shape) * 0.1
     model.save_pretrained(out)
     return logits(model, kind)
@@ -93,8 +97,6 @@ def check(kind, qkv, folder):
     under = make.from_pretrained(f"{folder}/{base}", **extra)
     theirs = logits(PeftModel.from_pretrained(under, f"{folder}/{adapter}"), kind)
     there = off(ours, theirs)
-    if kind == "classifier":  # PEFT's is of the classifier that qkv merged
-        base = merged
     back = train_in_peft(make, f"{folder}/{base}", targets, f"{folder}/{kind}-peft", kind)
     run("convert", f"{kind}-peft", f"{kind}-peft-merged", "--merge", "--quiet")
     ours = logits(make.from_pretrained(f"{folder}/{kind}-peft-merged"), kind)

@@ -10,9 +10,9 @@
 #include "io/file.h"
 #include "model/adapter.h"
 
-#define WEIGHTS "adapter_model.safetensors"
+#define WEIGHTS QKV__ADAPTER_WEIGHTS
 #define SETTINGS "qkv_config.json"
-static const char under[] = "base_model.model.";
+static const char under[] = QKV__ADAPTER_PREFIX;
 enum { NAME = 384 };
 
 bool qkv__hub_is_adapter(const char *dir)
@@ -74,11 +74,16 @@ const char *qkv__hub_settings_name(const qkv_model *m)
     return qkv_model_adapter_count(m) ? SETTINGS : "config.json";
 }
 
+bool qkv__hub_takes_settings(const char *dir)
+{
+    return qkv__hub_is_adapter(dir) && !qkv_file_exists(qkv_path_in(dir, SETTINGS).text);
+}
+
 qkv_status qkv__hub_settings(char **out, qkv_context *ctx, const char *dir)
 {
     const qkv_path own = qkv_path_in(dir, SETTINGS);
     char *base = NULL;
-    bool adapts = qkv__hub_is_adapter(dir), has = adapts && qkv_file_exists(own.text);
+    bool adapts = qkv__hub_is_adapter(dir), has = adapts && !qkv__hub_takes_settings(dir);
     qkv_status status = adapts && !has ? qkv_hub_base(&base, ctx, dir) : QKV_OK;
     if (!status)
         *out = has ? qkv_strdup(ctx, own.text) : qkv_path_join(ctx, base ? base : dir,

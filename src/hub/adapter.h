@@ -9,10 +9,19 @@
 #include "hub/parts.h"
 #include "qkv/adapter.h"
 
+#define QKV__ADAPTER_WEIGHTS "adapter_model.safetensors"
+#define QKV__ADAPTER_PREFIX "base_model.model."
+
 bool qkv__hub_is_adapter(const char *dir);
 /* The file of dir's settings: config.json; of an adapter what it was made with, else its base's
  * config.json. Other settings lie beside it. To be freed. */
 qkv_status qkv__hub_settings(char **out, qkv_context *ctx, const char *dir);
+/* Is dir an adapter whose settings are its base's? */
+bool qkv__hub_takes_settings(const char *dir);
+/* adapter_task.c: config, the base's config.json, becomes what the adapter in dir was trained on: a
+ * base with another head is a classifier where the adapter has weights of classes, whose names are
+ * then LABEL_0, LABEL_1, ... */
+qkv_status qkv__hub_adapt_config(qkv__json *config, const char *dir);
 /* Where a model's settings are written: an adapter has no config.json, which would make it a whole
  * model for other libraries. */
 const char *qkv__hub_settings_name(const qkv_model *m);

@@ -192,11 +192,13 @@ qkv_status qkv__hub_make_model(qkv_model **out, const qkv__json *config, qkv_str
 }
 
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *file,
-                                qkv_strings changes, size_t most)
+                                const char *adapter, qkv_strings changes, size_t most)
 {
     qkv__json j;
     *out = NULL;
     qkv_status status = qkv__json_load(&j, ctx, file);
+    if (!status && adapter)
+        status = qkv__hub_adapt_config(&j, adapter);
     if (!status)
         status = qkv__hub_make_model(out, &j, changes, most);
     qkv__json_free(&j);

@@ -16,7 +16,8 @@ static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *d
     if (!status && weights && qkv_file_exists(at)) /* else reading it says so */
         status = qkv__hub_count_all(&most, ctx, dir);
     if (!status)
-        status = qkv__hub_read_config(out, ctx, at, changes, most);
+        status = qkv__hub_read_config(out, ctx, at, qkv__hub_takes_settings(dir) ? dir : NULL,
+                                      changes, most);
     if (!status)
         status = qkv__hub_read_preprocessor(*out, beside.text);
     if (!status)

@@ -7,9 +7,10 @@
 #include "qkv/hub.h"
 
 /* config.c: makes the model that the file, a config.json, and changes ("key=value") describe, if it
- * has at most so many numbers: those of its weights, since a file can claim any size. */
+ * has at most so many numbers: those of its weights, since a file can claim any size. adapter: the
+ * directory of an adapter that has no such file and takes its base's; NULL: none. */
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *file,
-                                qkv_strings changes, size_t most);
+                                const char *adapter, qkv_strings changes, size_t most);
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store,
                                  qkv_weights weights);
 

@@ -1,8 +1,10 @@
 /* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
  * layouts differ in the block's settings, in how positions come in, and in the names of tensors. */
+#include "model/marian.h"
 #include "model/tables.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "model/translator.h"
 #include "tensor/make.h"
@@ -158,6 +160,41 @@ static qkv_status marian_make(qkv_model *base)
     if (!status)
         status = marian_make_tower(m, false);
     return status ? status : marian_make_tower(m, true);
+}
+
+/* ---- the padding token --------------------------------------------------------------------- */
+
+/* The padding token's row of a table; NULL: there is none, or memory is out. */
+static qkv_real *pad_row(const qkv__translator *m, qkv_param *table)
+{
+    qkv_real *data = m->c->pad < 0 ? NULL : qkv_param_data(table);
+    return data ? data + (size_t)m->c->pad * m->c->width : NULL;
+}
+
+/* Zeros, as torch.nn.Embedding's padding_idx has it. */
+static void marian_after_init(qkv_model *base)
+{
+    const qkv__translator *m = base->self;
+    qkv_param *tables[] = {m->encoder.table, m->decoder.table};
+    for (int i = 0; i < 2; i++) {
+        qkv_real *row = pad_row(m, tables[i]);
+        if (!row)
+            continue;
+        memset(row, 0, m->c->width * sizeof *row);
+        qkv_param_touch(tables[i]);
+    }
+}
+
+void qkv__marian_hold_start(qkv_model *base)
+{
+    const qkv__translator *m = base->self;
+    qkv_param *table = m->decoder.table;
+    bool zeros = !m->layout->t5 && m->c->start == m->c->pad && !qkv_param_frozen(table);
+    const qkv_real *row = zeros ? pad_row(m, table) : NULL;
+    for (size_t i = 0; row && i < m->c->width && zeros; i++)
+        zeros = row[i] == 0;
+    if (row && zeros)
+        qkv__param_hold_row(table, (size_t)m->c->pad);
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -400,12 +437,14 @@ static double marian_parameter_count(const qkv_model_type *type, const void *con
     .parameter_count = marian_parameter_count, .make = marian_make, .visit = visit_,           \
     .flops = marian_flops, .builtin = &(layout_).builtin
 
-#define TRANSLATES .builtin = {.can = QKV_CAN_TRANSLATE, .reads_text = true}
+#define TRANSLATES(after)                                                                      \
+    .builtin = {.can = QKV_CAN_TRANSLATE, .reads_text = true, .after_init = after}
 
-static const qkv__translator_layout post_norm = {TRANSLATES, .complete = marian_complete};
-static const qkv__translator_layout pre_norm = {TRANSLATES, .pre_norm = true,
+static const qkv__translator_layout post_norm = {TRANSLATES(marian_after_init),
+                                                 .complete = marian_complete};
+static const qkv__translator_layout pre_norm = {TRANSLATES(marian_after_init), .pre_norm = true,
                                                 .complete = marian_complete};
-static const qkv__translator_layout t5 = {TRANSLATES, .pre_norm = true, .t5 = true,
+static const qkv__translator_layout t5 = {TRANSLATES(NULL), .pre_norm = true, .t5 = true,
                                           .complete = t5_complete};
 
 static const qkv_model_type marian_type = {

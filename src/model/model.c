@@ -298,6 +298,8 @@ static qkv_status init_row(void *user, const qkv_state_entry *row)
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
 {
     qkv_status status = qkv_model_visit(m, init_row, &seed);
+    if (!status && m->type->builtin && m->type->builtin->after_init)
+        m->type->builtin->after_init(m);
     return status ? status : qkv__params_status(m->params);
 }
 

@@ -26,6 +26,7 @@ struct qkv_builtin_type {
     unsigned can;      /* QKV_CAN_*; 0 of a type whose functions take no other */
     bool reads_text;   /* its directories have a tokenizer */
     const qkv__lm *lm; /* with QKV_CAN_GENERATE */
+    void (*after_init)(qkv_model *m); /* first values that no row says; NULL: none */
 };
 
 /* The library's types, NULL at the end: the build adds every one that src/model defines. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "dist/map.h"
-#include "qkv/marian.h"
+#include "model/marian.h"
 #include "task/common.h"
 
 enum { SOURCE, TARGET, FIELDS };
@@ -391,5 +391,6 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     status = qkv_packed_batches_create(&s->packs, ctx, train, options->budget / readings, seed);
     if (!status)
         s->pairs = (double)readings * n / (double)qkv_packed_batches_per_epoch(s->packs);
+    qkv__marian_hold_start(model);
     return qkv__task_finish(out, status, (qkv_task){&type, s, model, seed, valid != NULL});
 }

@@ -348,7 +348,12 @@ bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows 
 
 static void backward_complete(qkv_tape *t, qkv_tensor *leaf)
 {
+    const qkv_param *p = leaf->param;
     fill_missing(t, leaf);
+    if (p->held) {
+        size_t columns = p->count / p->shape[0];
+        t->device->fill(leaf->grad + (p->held - 1) * columns, 0, columns * sizeof *leaf->grad);
+    }
     leaf->complete = true;
     leaf->param->has_grad = true;
     leaf->param->grad_version++;

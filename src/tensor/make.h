@@ -91,6 +91,8 @@ bool qkv__param_running(const qkv_param *p);
  * state of a training run keeps them. */
 void qkv__param_fix(qkv_param *p);
 bool qkv__param_fixed(const qkv_param *p);
+/* Row `row` of the matrix p gets no gradient from now on: backward passes leave zeros there. */
+void qkv__param_hold_row(qkv_param *p, size_t row);
 
 /* A low-rank term of a linear layer's matrix (n, k): rows from .. from + rows - 1 count as
  * W + scale B A wherever linear layers multiply with it (LoRA, Hu et al. 2021). The parameters are

@@ -217,6 +217,8 @@ void qkv__param_fix(qkv_param *p)
 
 bool qkv__param_fixed(const qkv_param *p) { return p->fixed; }
 
+void qkv__param_hold_row(qkv_param *p, size_t row) { p->held = row + 1; }
+
 size_t qkv__param_index(const qkv_param *p) { return p->index; }
 bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
 

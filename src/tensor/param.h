@@ -32,6 +32,7 @@ struct qkv_param {
     bool left_out; /* of files */
     bool running; /* forward passes change it */
     bool fixed;   /* see qkv__param_fix */
+    size_t held;  /* see qkv__param_hold_row: the row and 1; 0: none */
     qkv__low_rank *terms; /* NULL: none */
     size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
     uint64_t version, grad_version; /* count changes of data and of grad */

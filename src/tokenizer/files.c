@@ -106,7 +106,8 @@ static qkv_status build_bpe(qkv_tokenizer **out, qkv_context *ctx, const qkv__bp
     json_t *spec = qkv__spec_plain(QKV_TOKENIZER_BPE, special, ids, has_end, NULL, NULL, NULL);
     qkv_status status = qkv__tokenizer_from_spec(out, ctx, files->vocab.file, spec, files);
     if (!status)
-        (*out)->special[QKV_TOKEN_EOS] = (*out)->special[QKV_TOKEN_BOS] = has_end ? ids[0] : -1;
+        (*out)->special[QKV_TOKEN_EOS] = (*out)->special[QKV_TOKEN_BOS] =
+            (*out)->special[QKV_TOKEN_UNK] = has_end ? ids[0] : -1;
     return status;
 }
 

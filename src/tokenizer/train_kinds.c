@@ -92,6 +92,8 @@ static qkv_status train_kinds_finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
     if (!status)
         status = build_plain(tr, v, &merges, specials, out);
+    if (!status && (*out)->special[QKV_TOKEN_UNK] < 0) /* as GPT-2's: others' tools want a name */
+        (*out)->special[QKV_TOKEN_UNK] = (*out)->special[QKV_TOKEN_EOS];
     qkv_ids_free(&merges, tr->ctx);
     return status;
 }

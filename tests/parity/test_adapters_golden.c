@@ -1,6 +1,6 @@
 /* test_adapters_golden.c - adapters that PEFT saved, opened here: the logits, the loss and the
- * gradients that PEFT has, in f32 and in batches; merged, with half of it twice, and with none of
- * it; saved again with the same tensors. */
+ * gradients that PEFT has, in f32 and in batches, of a base with another head, too; merged, with
+ * half of it twice, and with none of it; saved again with the same tensors. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,8 +12,10 @@
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
 
-static const char *const adapters[] = {"gpt2-lora", "llama-lora", "bert-classifier-lora"};
+static const char *const adapters[] = {"gpt2-lora", "llama-lora", "bert-classifier-lora",
+                                       "bert-lora"};
 enum { ADAPTERS = sizeof adapters / sizeof *adapters, CLASSES = 3 };
+enum { OF_WHOLE = 2 }; /* without modules that are trained whole, which do not add up */
 
 static bool classifies(const fixture *f) { return qkv_model_can(f->model, QKV_CAN_CLASSIFY_TEXT); }
 
@@ -54,10 +56,11 @@ static void compare_now(fixture *f, const char *what)
     compare(f, what, "logits", qkv_data(f->t, y), qkv_count(y));
 }
 
-static void compare_part(fixture *f, const char *module, const char *part, qkv_param *p)
+/* part: ".lora_A" .. of a module; "": a parameter. */
+static void compare_part(fixture *f, const char *of, const char *part, qkv_param *p)
 {
     char name[PATH_BYTES];
-    snprintf(name, sizeof name, "grad.%s.%s", module, part);
+    (void)snprintf(name, sizeof name, "grad.%s%s", of, part);
     compare(f, name, name, qkv_param_grad(p), qkv_param_count(p));
 }
 
@@ -68,8 +71,8 @@ static qkv_status compare_row(void *user, const qkv_state_entry *row)
         return QKV_OK;
     if (!qkv__adapter_has_module(qkv_model_adapter(f->model, 0), row->name))
         assert_null(qkv_param_grad(row->param)); /* frozen */
-    else if (strstr(row->name, ".weight"))
-        compare_part(f, "classifier", "weight", row->param);
+    else
+        compare_part(f, row->name, "", row->param);
     return QKV_OK;
 }
 
@@ -83,8 +86,8 @@ static void train_step(fixture *f)
     assert_int_equal(qkv_backward(f->t, y), QKV_OK);
     const qkv_adapter *a = qkv_model_adapter(f->model, 0);
     for (size_t i = 0; i < a->count; i++) {
-        compare_part(f, a->list[i].module, "lora_A", a->list[i].term->a);
-        compare_part(f, a->list[i].module, "lora_B", a->list[i].term->b);
+        compare_part(f, a->list[i].module, ".lora_A", a->list[i].term->a);
+        compare_part(f, a->list[i].module, ".lora_B", a->list[i].term->b);
     }
     assert_int_equal(qkv_model_visit(f->model, compare_row, f), QKV_OK);
 }
@@ -108,7 +111,7 @@ static void test_adapters(void **state)
 static void test_stacked(void **state)
 {
     (void)state;
-    for (size_t i = 0; i + 1 < ADAPTERS; i++) {
+    for (size_t i = 0; i < OF_WHOLE; i++) {
         fixture f;
         char path[PATH_BYTES];
         qkv_adapter *second;
@@ -126,6 +129,18 @@ static void test_stacked(void **state)
         compare_now(&f, "merged");
         close_fixture(&f);
     }
+}
+
+/* Classes that only the adapter's own weights tell of. */
+static void test_classes(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f, "bert-lora", (unsigned)QKV_ISA_ALL);
+    assert_true(classifies(&f));
+    assert_int_equal(qkv_model_label_count(f.model), CLASSES);
+    assert_string_equal(qkv_model_label(f.model, 2), "LABEL_2");
+    close_fixture(&f);
 }
 
 static void test_saved_again(void **state)
@@ -169,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_adapters),
                                        cmocka_unit_test(test_stacked),
+                                       cmocka_unit_test(test_classes),
                                        cmocka_unit_test(test_saved_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

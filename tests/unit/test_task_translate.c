@@ -1,5 +1,6 @@
 /* The translation task: the parts of an update add up to the whole, dropout and all; packed pairs
- * are as good as each alone; what does not fit the model is refused. */
+ * are as good as each alone; the decoder's first input stays zeros; what does not fit the model is
+ * refused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -218,6 +219,36 @@ static void test_packed_is_each_alone(void **state)
     qkv_records_close(r);
 }
 
+/* Where the row of the decoder's first input is zeros, no product with the table changes it. */
+static void test_zeros_are_held(void **state)
+{
+    (void)state;
+    qkv_records *r = make_records(2, VOCAB - 2, 5);
+    for (int zeros = 0; zeros < 2; zeros++) {
+        qkv_model *m = make_model(0);
+        qkv_param *table = qkv_params_find(qkv_model_params(m), "source");
+        size_t width = qkv_param_dim(table, 1), row = (VOCAB - 1) * width, other = row - width;
+        const qkv_translate_options o = {.budget = 40, .smoothing = 0.1};
+        qkv_task task;
+        qkv_terms terms;
+        double norm;
+        for (size_t i = 0; i < width; i++) {
+            assert_true(qkv_param_data(table)[row + i] == 0);
+            qkv_param_data(table)[row + i] = zeros ? 0 : i == 3;
+        }
+        qkv_param_touch(table);
+        assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
+        (void)whole(&task, 2, &norm, &terms);
+        for (size_t i = 0; i < width; i++) {
+            assert_true((qkv_param_grad(table)[row + i] == 0) == zeros);
+            assert_true(qkv_param_grad(table)[other + i] != 0);
+        }
+        qkv_task_destroy(&task);
+        qkv_model_destroy(m);
+    }
+    qkv_records_close(r);
+}
+
 static void test_refuses_what_does_not_fit(void **state)
 {
     (void)state;
@@ -239,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_add_up), cmocka_unit_test(test_two_readings),
         cmocka_unit_test(test_packed_is_each_alone),
-        cmocka_unit_test(test_refuses_what_does_not_fit),
+        cmocka_unit_test(test_zeros_are_held), cmocka_unit_test(test_refuses_what_does_not_fit),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

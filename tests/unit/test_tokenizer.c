@@ -104,6 +104,28 @@ static void test_bytes_round_trip(void **state)
     qkv_tokenizer_destroy(t);
 }
 
+/* Byte-level BPE has a token for any text; where none is named for unknown text, it is the one
+ * that ends texts, as GPT-2's. */
+static void test_bytes_with_unknown(void **state)
+{
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
+        o.special[QKV_TOKEN_UNK] = named ? "<unk>" : NULL;
+        o.vocab = 300;
+        qkv_tokenizer *t = trained(&o, lines), *again;
+        const char *text = named ? "<unk>" : "<|endoftext|>";
+        int32_t id = qkv_tokenizer_id(t, text, strlen(text));
+        check(qkv_tokenizer_save(t, DIR "/unknown"));
+        check(qkv_tokenizer_load(&again, ctx, DIR "/unknown"));
+        assert_true(id >= 0);
+        assert_int_equal(qkv_tokenizer_special(t, QKV_TOKEN_UNK), id);
+        assert_int_equal(qkv_tokenizer_special(again, QKV_TOKEN_UNK), id);
+        qkv_tokenizer_destroy(t);
+        qkv_tokenizer_destroy(again);
+    }
+}
+
 static void test_special_in_text(void **state)
 {
     (void)state;
@@ -294,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_chars),
         cmocka_unit_test(test_chars_with_unknown),
         cmocka_unit_test(test_bytes_round_trip),
+        cmocka_unit_test(test_bytes_with_unknown),
         cmocka_unit_test(test_special_in_text),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_cuts),

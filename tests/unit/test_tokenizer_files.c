@@ -208,6 +208,7 @@ static void test_old_files(void **state)
         assert_int_equal(one.count, two.count);
         assert_memory_equal(one.data, two.data, one.count * sizeof *one.data);
         assert_int_equal(qkv_tokenizer_special(again, QKV_TOKEN_EOS), 0);
+        assert_int_equal(qkv_tokenizer_special(again, QKV_TOKEN_UNK), 0);
         qkv_tokenizer_destroy(again);
         for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
             write_file(names[i][1], wrong[k].merges, strlen(wrong[k].merges));

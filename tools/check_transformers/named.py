@@ -48,8 +48,8 @@ def check_timm(qkv, model, flags, scratch):
         path, out = os.path.join(scratch, "timm" + end), os.path.join(scratch, "from" + end)
         save(path)
         qkv.run("convert", path, out, *flags)
-        check_close(f"{end} -> logits", qkv_outputs(qkv, out, pixels, "qkv_vit_logits",
-                                                    expected.shape[1]), expected)
+        got = qkv_outputs(qkv, out, pixels, "qkv_vit_logits", expected.shape[1])
+        check_close(f"{end} -> logits", got, expected)
     with torch.no_grad():
         there = open_model(ViTForImageClassification, out)(pixel_values=pixels).logits
     check_close("transformers' logits", there, expected)

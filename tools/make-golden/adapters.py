@@ -1,5 +1,5 @@
 """tests/golden/models: adapters as PEFT saves them, on models of tools/make-golden/models.py, and
-what PEFT makes of them. Run: python tools/make-golden/adapters.py
+what PEFT makes of them. Run: python tools/make-golden/adapters.py [NAME ..]
 
 NAME/               adapter_config.json and adapter_model.safetensors by save_pretrained; the model
                     beneath is named by a path relative to NAME
@@ -8,6 +8,7 @@ NAME.safetensors    as in models.py; grad.MODULE.lora_A, .lora_B and those of mo
 import json
 import os
 import shutil
+import sys
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -27,7 +28,12 @@ ADAPTERS = {
     "bert-classifier-lora": ("bert-classifier", AutoModelForSequenceClassification, dict(
         r=2, lora_alpha=3, target_modules=["query", "value", "output.dense"],
         task_type="SEQ_CLS")),
+    # Of a masked language model, whose file lacks the pooler: the adapter alone knows the classes.
+    "bert-lora": ("bert", AutoModelForSequenceClassification, dict(
+        r=2, lora_alpha=3, target_modules=["query", "value"], modules_to_save=["pooler"],
+        task_type="SEQ_CLS")),
 }
+CLASSES = {"bert-lora": {"num_labels": 3}}
 
 
 def plain(name):
@@ -36,9 +42,11 @@ def plain(name):
             .replace(".lora_A.weight", ".lora_A").replace(".lora_B.weight", ".lora_B"))
 
 
-for name, (base, kind, config) in ADAPTERS.items():
+for name in sys.argv[1:] or ADAPTERS:
+    base, kind, config = ADAPTERS[name]
     torch.manual_seed(12)
-    model = get_peft_model(kind.from_pretrained(f"{OUT}/{base}"), LoraConfig(**config))
+    model = get_peft_model(kind.from_pretrained(f"{OUT}/{base}", **CLASSES.get(name, {})),
+                           LoraConfig(**config))
     for parameter, p in model.named_parameters():
         if p.requires_grad:
             p.data = torch.randn(p.shape) * 0.5 * p.shape[-1] ** -0.5
