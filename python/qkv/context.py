@@ -247,6 +247,7 @@ class Call:
         if self._busy and self._busy.busy:
             self.core.__exit__()
             raise Error('the model is in use by the call that this function was called from')
+        self._catch_interrupt()
         if self._busy:
             self._busy.busy = True
         self._outer = self.core.call
@@ -254,7 +255,6 @@ class Call:
             self.core.cancelled = False
         self.core.call = self
         self._listen(self.callback('qkv_event_fn', self._event))
-        self._catch_interrupt()
         return self
 
     def _catch_interrupt(self) -> None:
@@ -267,15 +267,15 @@ class Call:
                 signal.signal(signal.SIGINT, self._interrupted)
 
     def __exit__(self, *_: Any) -> None:
-        if self._interrupt:
-            import signal
-            signal.signal(signal.SIGINT, self._interrupt)
         if self._busy:
             self._busy.busy = False
         self.core.call = self._outer
         self._listen(self._outer._callbacks[0] if self._outer else None)
         self._callbacks = []  # they refer to this object
         self.core.__exit__()
+        if self._interrupt:  # last: what the handler raises would leave the above undone
+            import signal
+            signal.signal(signal.SIGINT, self._interrupt)
         # Ctrl-C after the library's last look.
         error, self.error = self.error, None
         if error and not _[0]:
@@ -298,10 +298,11 @@ class Call:
         return call is None and not self.core.cancelled
 
     def _event(self, _: Any, address: int) -> Any:
+        # That Python runs is enough for its signal handlers: QKV_EVENT_WORKING.
         listener = self.on_event or self.core.on_event
-        if not listener or not self.going_on():
-            return None
         event = c.qkv_event.from_address(address)
+        if event.kind == c.QKV_EVENT_WORKING or not listener:
+            return None
         return listener(Event(
             kind='note' if event.kind == c.QKV_EVENT_NOTE else 'progress',
             text=text_at(event.text), unit=text_at(event.unit), done=event.done,
