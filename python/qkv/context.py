@@ -114,20 +114,24 @@ SIGNALS = Signals()
 
 class Handle:
     """A C object. It is destroyed when nothing refers to it: neither the object of Python that
-    stands for it, nor a call that goes on, nor an array that shows its memory."""
+    stands for it, nor a call that goes on, nor an array that shows its memory, nor an object that
+    has it as its owner. destroy None: the owner destroys it."""
 
-    __slots__ = ('core', 'pointer', 'busy', '_destroy')
+    __slots__ = ('core', 'pointer', 'owner', 'busy', '_destroy', '_number')
 
-    def __init__(self, core: Core, pointer: Any, destroy: Callable):
+    def __init__(self, core: Core, pointer: Any, destroy: Optional[Callable[[Any], Any]],
+                 owner: Optional[Handle] = None):
         self.core = core
         self.pointer = pointer
+        self.owner = owner
         self.busy = False
         self._destroy = destroy
-        core.live.add(id(self))
+        self._number = core.number = core.number + 1
+        core.live[self._number] = owner._number if owner else 0
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
-            self.core.bury(self._destroy, self.pointer, id(self))
+            self.core.bury(self._destroy, self.pointer, self._number)
 
 
 class Core:
@@ -137,8 +141,9 @@ class Core:
         out = c_void_p()
         self.pointer = None
         self.lock = RLock()
-        self.live: set = set()  # objects that are not destroyed yet
-        self.dead: list = []
+        self.number = 0  # of the newest object
+        self.live: dict[int, int] = {}  # objects that are not destroyed yet, and their owners
+        self.dead: list[tuple[Optional[Callable[[Any], Any]], Any, int]] = []
         self.on_event: Optional[Callable] = None
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
@@ -155,10 +160,9 @@ class Core:
             self.dropped = True
             self._end()
 
-    def bury(self, destroy: Callable, pointer: Any, key: int) -> None:
+    def bury(self, destroy: Optional[Callable[[Any], Any]], pointer: Any, number: int) -> None:
         """Destroys an object now, or, while another thread is in a call, after that call."""
-        self.live.discard(key)
-        self.dead.append((destroy, pointer))
+        self.dead.append((destroy, pointer, number))
         if self.lock.acquire(blocking=False):
             try:
                 self.clear()
@@ -166,14 +170,20 @@ class Core:
                 self.lock.release()
 
     def clear(self) -> None:
+        # The collector of cycles finalizes a context, objects and their owners in any order.
         while self.dead:
-            destroy, pointer = self.dead.pop(0)
-            destroy(pointer)
+            owners = set(self.live.values())
+            at = next((i for i, dead in enumerate(self.dead) if dead[2] not in owners), None)
+            if at is None:
+                break
+            destroy, pointer, number = self.dead.pop(at)
+            if destroy:
+                destroy(pointer)
+            del self.live[number]
         self._end()
 
     def _end(self) -> None:
-        # The collector of cycles finalizes a context and its objects in any order.
-        if self.dropped and not self.live and not self.dead:
+        if self.dropped and not self.live:
             pointer, self.pointer = self.pointer, None
             if pointer:
                 c.qkv_context_destroy(pointer)
