@@ -9,6 +9,7 @@ import unittest
 
 import qkv
 
+os.environ['OPENBLAS_NUM_THREADS'] = '1'  # NumPy's: a thread that blocks no signals
 try:
     import numpy
 except ImportError:
