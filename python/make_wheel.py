@@ -43,6 +43,11 @@ def run(*words):
     return done.stdout
 
 
+def read(path):
+    with open(path, 'rb') as file:
+        return file.read()
+
+
 def check_tools():
     lacking = [t for t in ('patchelf', 'readelf', 'strip', 'ldd') if not shutil.which(t)]
     if lacking:
@@ -79,9 +84,15 @@ def licence(path):
                               stderr=subprocess.DEVNULL, text=True, check=False)
         if done.returncode == 0:
             package = done.stdout.split(':')[0]
-            with open('/usr/share/doc/%s/copyright' % package, 'rb') as file:
-                return package, file.read()
+            return package, read('/usr/share/doc/%s/copyright' % package)
     return fail('%s: the Debian package that it is from, with its licence, is not installed' % path)
+
+
+def common(text):
+    """name -> text of the licences that Debian's copyright files refer to, such as GPL-3."""
+    names = re.findall(rb'/usr/share/common-licenses/([\w.+-]*\w)', text)
+    return {name.decode(): read(os.path.join(b'/usr/share/common-licenses', name))
+            for name in names}
 
 
 def copy(path, folder, name):
@@ -94,18 +105,18 @@ def copy(path, folder, name):
 
 
 def collect(build, folder):
-    """Copies the library and what it needs to folder; returns the licences."""
+    """Copies the library and what it needs to folder; returns name -> text of the licences."""
     library = os.path.join(build, 'libqkv.so')
     os.makedirs(os.path.join(folder, 'spare'))
     libraries, licences, names = found(library), {}, {}
     for name, path in sorted(libraries.items()):
         package, text = licence(path)
         licences[package] = text
+        licences.update(common(text))
         if CPLUSPLUS.match(name):
             copy(path, os.path.join(folder, 'spare'), name)
             continue
-        with open(path, 'rb') as file:
-            mark = hashlib.sha256(file.read()).hexdigest()[:8]
+        mark = hashlib.sha256(read(path)).hexdigest()[:8]
         stem, rest = name.split('.so', 1)
         names[name] = '%s-%s.so%s' % (stem, mark, rest)
         run('patchelf', '--set-soname', names[name], copy(path, folder, names[name]))
@@ -145,11 +156,6 @@ Description-Content-Type: text/markdown
 
 '''
 WHEEL = 'Wheel-Version: 1.0\nGenerator: qkv\nRoot-Is-Purelib: false\nTag: %s\n'
-
-
-def read(path):
-    with open(path, 'rb') as file:
-        return file.read()
 
 
 def contents(build, version, folder):

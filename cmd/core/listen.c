@@ -12,6 +12,8 @@ bool cli_listen(void *user, const qkv_event *event)
         cli_note(c, "%s", event->text);
         return !cli_stopped();
     }
+    if (event->kind == QKV_EVENT_WORKING)
+        return !cli_stopped();
     if (!event->done || strcmp(c->label, event->text) != 0) {
         cli_progress_end(&c->line);
         (void)snprintf(c->label, sizeof c->label, "%s", event->text);

@@ -156,18 +156,21 @@ qkv_status qkv_context_set_products(qkv_context *ctx, int products);
 
 /* Events that long calls report to the program. */
 typedef enum {
-    QKV_EVENT_NOTE,    /* text is a sentence */
-    QKV_EVENT_PROGRESS /* done of total units of the work that text names */
+    QKV_EVENT_NOTE,     /* text is a sentence */
+    QKV_EVENT_PROGRESS, /* done of total units of the work that text names */
+    QKV_EVENT_WORKING   /* between two operations of a computation, every 50 ms or so: a chance to
+                           cancel it */
 } qkv_event_kind;
 
 typedef struct {
     qkv_event_kind kind;
-    const char *text;   /* note: a sentence; progress: "reading". Valid during the call */
-    const char *unit;   /* progress: the unit, "images" */
+    const char *text;   /* note: a sentence; progress: "reading"; else "". Valid during the call */
+    const char *unit;   /* progress: the unit, "images"; else "" */
     size_t done, total; /* progress, in units; total 0: unknown */
 } qkv_event;
 
-/* Receives an event. Returns false to cancel: the long call then returns QKV_E_CANCELLED. */
+/* Receives an event. Returns false to cancel: the long call then returns QKV_E_CANCELLED; training
+ * saves and stops (qkv_train). */
 typedef bool qkv_event_fn(void *user, const qkv_event *event);
 
 /* Sets the function that receives the events of long calls on the context; fn NULL: none. Progress

@@ -120,13 +120,16 @@ typedef struct {
     const qkv_sample *sample;
 } qkv_train_event;
 
-/* Receives an event. Returns false to save and stop. */
+/* Receives an event. Returns false to save and stop. So does false from the context's event
+ * function at QKV_EVENT_WORKING, sooner: it undoes the update or the evaluation that it falls into,
+ * which the resumed run does again. (With several ranks or shards, a task of several phases or
+ * running values updates are whole.) */
 typedef bool qkv_train_fn(void *user, const qkv_train_event *event);
 
 typedef struct {
     uint64_t step;        /* updates in total */
     double seconds;       /* used in total, including earlier sessions */
-    bool stopped;         /* by the callback; continue with resume */
+    bool stopped;         /* by an event function; continue with resume */
     bool early;           /* stopped because patience ran out */
     bool was_finished;    /* the run was already complete */
     uint64_t best_step;

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from . import c, errors
 from .arrays import Array
+from .chat import Answer, Chat
 from .context import Context, Event, to_str
 from .errors import (ArgumentError, CancelledError, ClosedError, Error, FileError, FormatError,
                      MemoryError, NumericError, ShapeError, UnsupportedError)
@@ -30,6 +31,6 @@ from .tokenizer import Tokenizer
 from .training import Pass, Result, Training, check, kinds, options, settings, train
 
 __version__ = to_str(c.qkv_version(None))
-__all__ = [name for name in dir() if not name.startswith('_') and name not in (
-    'annotations', 'arrays', 'context', 'files', 'images', 'layout', 'looking', 'model', 'pictures',
-    'tensors', 'texts', 'tokenizer', 'to_str', 'training')]
+__all__ = ['c', 'errors'] + [
+    name for name, value in list(globals().items()) if not name.startswith('_')
+    and type(value) is not type(c) and name not in ('annotations', 'to_str')]

@@ -114,20 +114,24 @@ SIGNALS = Signals()
 
 class Handle:
     """A C object. It is destroyed when nothing refers to it: neither the object of Python that
-    stands for it, nor a call that goes on, nor an array that shows its memory."""
+    stands for it, nor a call that goes on, nor an array that shows its memory, nor an object that
+    has it as its owner. destroy None: the owner destroys it."""
 
-    __slots__ = ('core', 'pointer', 'busy', '_destroy')
+    __slots__ = ('core', 'pointer', 'owner', 'busy', '_destroy', '_number')
 
-    def __init__(self, core: Core, pointer: Any, destroy: Callable):
+    def __init__(self, core: Core, pointer: Any, destroy: Optional[Callable[[Any], Any]],
+                 owner: Optional[Handle] = None):
         self.core = core
         self.pointer = pointer
+        self.owner = owner
         self.busy = False
         self._destroy = destroy
-        core.live.add(id(self))
+        self._number = core.number = core.number + 1
+        core.live[self._number] = owner._number if owner else 0
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
-            self.core.bury(self._destroy, self.pointer, id(self))
+            self.core.bury(self._destroy, self.pointer, self._number)
 
 
 class Core:
@@ -137,8 +141,9 @@ class Core:
         out = c_void_p()
         self.pointer = None
         self.lock = RLock()
-        self.live: set = set()  # objects that are not destroyed yet
-        self.dead: list = []
+        self.number = 0  # of the newest object
+        self.live: dict[int, int] = {}  # objects that are not destroyed yet, and their owners
+        self.dead: list[tuple[Optional[Callable[[Any], Any]], Any, int]] = []
         self.on_event: Optional[Callable] = None
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
@@ -155,10 +160,9 @@ class Core:
             self.dropped = True
             self._end()
 
-    def bury(self, destroy: Callable, pointer: Any, key: int) -> None:
+    def bury(self, destroy: Optional[Callable[[Any], Any]], pointer: Any, number: int) -> None:
         """Destroys an object now, or, while another thread is in a call, after that call."""
-        self.live.discard(key)
-        self.dead.append((destroy, pointer))
+        self.dead.append((destroy, pointer, number))
         if self.lock.acquire(blocking=False):
             try:
                 self.clear()
@@ -166,14 +170,20 @@ class Core:
                 self.lock.release()
 
     def clear(self) -> None:
+        # The collector of cycles finalizes a context, objects and their owners in any order.
         while self.dead:
-            destroy, pointer = self.dead.pop(0)
-            destroy(pointer)
+            owners = set(self.live.values())
+            at = next((i for i, dead in enumerate(self.dead) if dead[2] not in owners), None)
+            if at is None:
+                break
+            destroy, pointer, number = self.dead.pop(at)
+            if destroy:
+                destroy(pointer)
+            del self.live[number]
         self._end()
 
     def _end(self) -> None:
-        # The collector of cycles finalizes a context and its objects in any order.
-        if self.dropped and not self.live and not self.dead:
+        if self.dropped and not self.live:
             pointer, self.pointer = self.pointer, None
             if pointer:
                 c.qkv_context_destroy(pointer)
@@ -247,6 +257,7 @@ class Call:
         if self._busy and self._busy.busy:
             self.core.__exit__()
             raise Error('the model is in use by the call that this function was called from')
+        self._catch_interrupt()
         if self._busy:
             self._busy.busy = True
         self._outer = self.core.call
@@ -254,7 +265,6 @@ class Call:
             self.core.cancelled = False
         self.core.call = self
         self._listen(self.callback('qkv_event_fn', self._event))
-        self._catch_interrupt()
         return self
 
     def _catch_interrupt(self) -> None:
@@ -267,15 +277,15 @@ class Call:
                 signal.signal(signal.SIGINT, self._interrupted)
 
     def __exit__(self, *_: Any) -> None:
-        if self._interrupt:
-            import signal
-            signal.signal(signal.SIGINT, self._interrupt)
         if self._busy:
             self._busy.busy = False
         self.core.call = self._outer
         self._listen(self._outer._callbacks[0] if self._outer else None)
         self._callbacks = []  # they refer to this object
         self.core.__exit__()
+        if self._interrupt:  # last: what the handler raises would leave the above undone
+            import signal
+            signal.signal(signal.SIGINT, self._interrupt)
         # Ctrl-C after the library's last look.
         error, self.error = self.error, None
         if error and not _[0]:
@@ -298,10 +308,11 @@ class Call:
         return call is None and not self.core.cancelled
 
     def _event(self, _: Any, address: int) -> Any:
+        # That Python runs is enough for its signal handlers: QKV_EVENT_WORKING.
         listener = self.on_event or self.core.on_event
-        if not listener or not self.going_on():
-            return None
         event = c.qkv_event.from_address(address)
+        if event.kind == c.QKV_EVENT_WORKING or not listener:
+            return None
         return listener(Event(
             kind='note' if event.kind == c.QKV_EVENT_NOTE else 'progress',
             text=text_at(event.text), unit=text_at(event.unit), done=event.done,

@@ -63,7 +63,7 @@ class Image(Owned):
             return None
         made = cls.__new__(cls)
         made._image = image
-        made._handle = Handle(owner.core, image, lambda _, keep=owner: None)
+        made._handle = Handle(owner.core, image, None, owner)
         return made
 
     @property

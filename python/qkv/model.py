@@ -5,6 +5,7 @@ from ctypes import byref, c_void_p
 
 from . import c
 from .arrays import Array
+from .chat import Chat
 from .context import Call, Context, Handle, core_of, text_at, to_bytes, to_str
 from .errors import ArgumentError
 from .looking import Looking
@@ -114,14 +115,14 @@ class Parameters:
 class Model(Looking):
     """A model directory: Model("runs/novel").
 
-    weights: how matrices are kept in memory: "auto", "f32", "bf16", "int8" or "int4".
+    weights: how matrices are kept in memory: "auto", "f32", "bf16", "int8" or "int4". adapter: one
+    directory or a list of them, "DIR" or "DIR=WEIGHT", which add up.
     """
 
-    def __init__(self, directory: Any, *, weights: str = 'auto',
-                 ctx: Optional[Context] = None):
+    def __init__(self, directory: Any, *, ctx: Optional[Context] = None, **options: Any):
         core = core_of(ctx)
         self.directory = to_str(to_bytes(directory, 'directory'))
-        o = Options(core, 'qkv_pipeline', {'weights': weights})
+        o = Options(core, 'qkv_pipeline', options)
         out = c_void_p()
         with Call(core) as call:
             call(c.qkv_pipeline_open_with, byref(out), core.pointer,
@@ -176,6 +177,11 @@ class Model(Looking):
         with Call(handle.core, handle) as call:
             call(c.qkv_pipeline_evaluate, handle.pointer, o.reference, byref(out))
         return metrics_of(out)
+
+    def chat(self, **options: Any) -> Chat:
+        """Begins a conversation. The options are those of `qkv chat`: system, tokens, greedy,
+        temperature, chat_template .."""
+        return Chat(self._use(), options)
 
     def save(self, directory: Any) -> None:
         """Writes the model, as it is now, and its tokenizer to another directory."""

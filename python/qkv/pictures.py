@@ -10,7 +10,7 @@ from .context import Call, Record, text_at, to_bytes
 from .errors import ArgumentError, FormatError
 from .images import Image, Source
 from .options import Options
-from .texts import Classes, Owner, TextTasks, listed
+from .texts import Classes, Numbers, Owner, TextTasks, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Colorization(Pictures):
         return self._image('attention')
 
 
-class Codes(Owner):
+class Codes(Numbers):
     """The grid of codes of an image: values (rows, columns)."""
 
     @property
@@ -85,10 +85,6 @@ class Codes(Owner):
         handle = self._use()
         s = self._struct
         return Array(s.codes, (s.rows, s.columns), '<i4', handle)
-
-    @property
-    def __array_interface__(self) -> dict:
-        return self.values.__array_interface__
 
     def save(self, path: Any) -> None:
         """Writes them as .npy."""

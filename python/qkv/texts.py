@@ -69,7 +69,19 @@ class Owner(Owned):
         self._handle = Handle(core, struct, lambda s: free(byref(s)))
 
 
-class Series(Owner):
+class Numbers(Owner):
+    """An owner of an array of numbers: numpy.asarray(..) is a view of it."""
+
+    @property
+    def values(self) -> Array:
+        raise NotImplementedError
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.values.__array_interface__
+
+
+class Series(Numbers):
     """Rows of numbers: values (rows, columns), and their columns' names (or none)."""
 
     @property
@@ -79,10 +91,6 @@ class Series(Owner):
         return Array(s.data, tuple(s.shape[:s.ndim]), '<f4', handle)
 
     @property
-    def __array_interface__(self) -> dict:
-        return self.values.__array_interface__
-
-    @property
     def columns(self) -> list[str]:
         self._use()
         s = self._struct
@@ -90,7 +98,7 @@ class Series(Owner):
         return [text_at(name) for name in names]
 
 
-class Vectors(Owner):
+class Vectors(Numbers):
     """Vectors of length 1 and what they are of."""
 
     @property
@@ -98,10 +106,6 @@ class Vectors(Owner):
         handle = self._use()
         s = self._struct
         return Array(s.data, (s.count, s.width), '<f4', handle)
-
-    @property
-    def __array_interface__(self) -> dict:
-        return self.values.__array_interface__
 
     @property
     def names(self) -> list[str]:

@@ -24,7 +24,7 @@ class Tokenizer(Owned):
     def _of(cls, handle: Handle, pointer: int) -> Tokenizer:
         """The tokenizer of a model, which it keeps open."""
         made = cls.__new__(cls)
-        made._handle = Handle(handle.core, pointer, lambda _, keep=handle: None)
+        made._handle = Handle(handle.core, pointer, None, handle)
         return made
 
     @property

@@ -178,8 +178,8 @@ def settings(kind: str) -> list[Setting]:
     return found
 
 
-_TABLES = {'open': 'qkv_pipeline', 'imagine': 'qkv_pipeline_sample', 'convert': 'qkv_convert',
-           'quantize': 'qkv_quantize', 'shortlist': 'qkv_make_shortlist',
+_TABLES = {'open': 'qkv_pipeline', 'chat': 'qkv_chat', 'imagine': 'qkv_pipeline_sample',
+           'convert': 'qkv_convert', 'quantize': 'qkv_quantize', 'shortlist': 'qkv_make_shortlist',
            'change': 'qkv_pipeline_look'}
 
 

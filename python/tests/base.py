@@ -9,6 +9,7 @@ import unittest
 
 import qkv
 
+os.environ['OPENBLAS_NUM_THREADS'] = '1'  # NumPy's: a thread that blocks no signals
 try:
     import numpy
 except ImportError:
@@ -58,12 +59,20 @@ FILES = {
     'german': TEXT.replace('the', 'die').replace('cat', 'katze').replace('sat', 'sass'),
     'labelled.tsv': ''.join('%s\t%s\n' % (('good', 'what a film'), ('bad', 'what a bore'))[i % 2]
                             for i in range(40)),
+    'talks.jsonl': ''.join(
+        '{"messages": [{"role": "system", "content": "It is 2."}, '
+        '{"role": "user", "content": "Number %d?"}, '
+        '{"role": "assistant", "content": "It is %s."}]}\n' % (i % 4, 'red blue green black'
+                                                              .split()[i % 4])
+        for i in range(40)),
     'rows.csv': 'a,b\n' + ''.join('%g,%g\n' % (i % 7, i % 5) for i in range(120)),
     'walks.csv': ''.join('%s,%s\n' % (('up', 'down')[w % 2], ','.join(
         '%g' % ((1, -1)[w % 2] * i) for i in range(16))) for w in range(12))}
 NANO = {'model': 'nano', 'steps': 2}
 SETTINGS = {
     'lm': ('lm', dict(data='text', tokenizer='char', length=16, batch=4, **NANO)),
+    'talk': ('lm', dict(conversations='talks.jsonl', chat_template='chatml', tokenizer='char',
+                        length=240, batch=2, **NANO)),
     'large': ('lm', dict(data='text', tokenizer='char', length=8, batch=1, steps=1, eval_units=1,
                          hidden_size=512, num_hidden_layers=4, num_attention_heads=8,
                          intermediate_size=1024)),
@@ -83,7 +92,7 @@ SETTINGS = {
                             z_channels=16, embed_dim=16, n_embed=32, disc_start=0,
                             perceptual_steps=2, **NANO)),
     'prior': ('imagine', dict(vqgan='codes', images='set', size=16, **NANO))}
-PATHS = ('data', 'source', 'target', 'init', 'images', 'masks', 'vqgan')
+PATHS = ('data', 'conversations', 'source', 'target', 'init', 'images', 'masks', 'vqgan')
 
 
 def _images():

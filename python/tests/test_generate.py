@@ -124,7 +124,7 @@ class Sentences(Test):
         self.assertEqual(qkv.Context(threads=2).threads, 2)
 
     def test_every_option_has_words(self):
-        for name in ('open', 'generate', 'translate', 'fill', 'look', 'patch', 'evaluate',
+        for name in ('open', 'chat', 'generate', 'translate', 'fill', 'look', 'patch', 'evaluate',
                      'segment', 'imagine', 'convert', 'quantize', 'shortlist', 'colorize',
                      'reconstruct', 'forecast'):
             for option in qkv.options(name):
@@ -135,7 +135,8 @@ class Sentences(Test):
 
     def test_no_option_is_hidden_by_a_parameter(self):
         """A keyword of Python's own has a name that no option of the same call has."""
-        calls = {'generate': qkv.Model.generate, 'translate': qkv.Model.translate,
+        calls = {'open': qkv.Model, 'chat': qkv.Model.chat, 'generate': qkv.Model.generate,
+                 'translate': qkv.Model.translate,
                  'look': qkv.Model.look, 'patch': qkv.Model.patch, 'evaluate': qkv.Model.evaluate,
                  'segment': qkv.Model.segment, 'reconstruct': qkv.Model.reconstruct,
                  'colorize': qkv.Model.colorize, 'imagine': qkv.Model.imagine,

@@ -57,8 +57,15 @@ class Wheel(Test):
 
     def test_licences(self):
         libraries = [n for n in self.names if '.so' in n and not n.endswith('libqkv.so')]
-        licences = [n for n in self.names if '/licenses/' in n]
-        self.assertEqual(len(licences), len(libraries) + 1)
+        texts = {n.rsplit('/', 1)[1][:-4]: self.archive.read(n).decode('utf-8', 'replace')
+                 for n in self.names if n.endswith('.txt') and '/licenses/' in n}
+        self.assertEqual(len([n for n in texts if n.startswith(('lib', 'ocl', 'zlib'))]),
+                         len(libraries))
+        for name, text in texts.items():  # Debian's say "see GPL-3", which a bare wheel has not
+            for common in re.findall(r'/usr/share/common-licenses/([\w.+-]*\w)', text):
+                self.assertIn(common, texts, name)
+        self.assertIn('GNU GENERAL PUBLIC LICENSE', texts['GPL-3'])
+        self.assertIn('Apache License', texts['Apache-2.0'])
 
     def test_every_module_is_there(self):
         sources = {n for n in os.listdir(os.path.join(base.SOURCE, 'python', 'qkv'))

@@ -17,6 +17,10 @@ void qkv__note(qkv_context *ctx, const char *fmt, ...) QKV_PRINTF(2, 3);
 /* QKV_E_CANCELLED, and the context says "stopped", when the listener wants an end. */
 qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, size_t done,
                          size_t total);
+/* Tells of work now and then, between operations: QKV_E_CANCELLED as above. Silent while held, and
+ * in a group of ranks, of which one alone must not give up. */
+qkv_status qkv__working(qkv_context *ctx);
+bool qkv__hold(qkv_context *ctx, bool held); /* returns what was */
 
 /* ---- what a program brings ------------------------------------------------------ */
 

@@ -9,6 +9,7 @@
 #include "base/base.h"
 
 enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
+static const double WORKING_EVERY = 0.05; /* seconds between events of work */
 
 struct qkv_context {
     qkv_context_options options;
@@ -22,6 +23,8 @@ struct qkv_context {
     qkv_memory_stats memory;
     qkv_event_fn *listener; /* NULL: nobody */
     void *listening;        /* its user */
+    double told;            /* qkv_now() after the last event that may cancel */
+    bool held;              /* no such events */
     const struct qkv_model_type *types[TYPES]; /* (type_count) a program's own */
     size_t type_count;
     qkv__dist *dist; /* NULL: alone */
@@ -324,6 +327,7 @@ void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user)
 {
     ctx->listener = fn;
     ctx->listening = user;
+    ctx->told = qkv_now();
 }
 
 void qkv__note(qkv_context *ctx, const char *fmt, ...)
@@ -335,16 +339,37 @@ void qkv__note(qkv_context *ctx, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    (void)ctx->listener(ctx->listening, &(qkv_event){.kind = QKV_EVENT_NOTE, .text = text});
+    (void)ctx->listener(ctx->listening,
+                        &(qkv_event){.kind = QKV_EVENT_NOTE, .text = text, .unit = ""});
+}
+
+static qkv_status ask_listener(qkv_context *ctx, const qkv_event *event)
+{
+    bool go_on = !ctx->listener || ctx->listener(ctx->listening, event);
+    ctx->told = qkv_now();
+    return go_on ? QKV_OK : qkv_fail(ctx, QKV_E_CANCELLED, "stopped");
 }
 
 qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, size_t done,
                          size_t total)
 {
     const qkv_event event = {QKV_EVENT_PROGRESS, text, unit, done, total};
-    if (!ctx->listener || ctx->listener(ctx->listening, &event))
+    return ask_listener(ctx, &event);
+}
+
+qkv_status qkv__working(qkv_context *ctx)
+{
+    static const qkv_event event = {.kind = QKV_EVENT_WORKING, .text = "", .unit = ""};
+    if (!ctx->listener || ctx->held || ctx->dist || qkv_now() - ctx->told < WORKING_EVERY)
         return QKV_OK;
-    return qkv_fail(ctx, QKV_E_CANCELLED, "stopped");
+    return ask_listener(ctx, &event);
+}
+
+bool qkv__hold(qkv_context *ctx, bool held)
+{
+    bool was = ctx->held;
+    ctx->held = held;
+    return was;
 }
 
 /* Each allocation carries its size in front, so that live bytes can be counted. */

@@ -71,9 +71,10 @@ static qkv_status segment_load_model(job *j, qkv_mask_palette *palette)
         return qkv__masks_of_model(palette, base->model);
     }
     const char *name = qkv_model_type_name(qkv_model_type_of(j->old));
-    bool patches = strcmp(name, "vit") == 0 || strcmp(name, "vit_mae") == 0;
+    bool patches = strcmp(name, "vit") == 0 || strcmp(name, "deit") == 0 ||
+                   strcmp(name, "vit_mae") == 0; /* DINOv2's blocks have factors */
     if (!patches || trunk->channels != CHANNELS)
-        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit, deit or vit_mae "
                         "model of images in colour expected, %s holds a %s", base->o.init, name);
     j->config.trunk = *trunk;
     return QKV_OK;

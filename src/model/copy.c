@@ -60,15 +60,15 @@ static void copy_places(qkv_context *ctx, const qkv_state_entry *to, const place
     qkv_tape_destroy(tape);
 }
 
-/* The same name, which perhaps only one of the two models has under a prefix. */
+/* The same name, which one of the two models perhaps has under a prefix, or each under its own. */
 static bool copy_same_name(const qkv_model *to, const char *a, const qkv_model *from,
                            const char *b)
 {
     const char *p = qkv_model_type_prefix(qkv_model_type_of(to));
     const char *q = qkv_model_type_prefix(qkv_model_type_of(from));
-    size_t n = strlen(*p ? p : q);
-    a += strncmp(a, *p ? p : q, n) == 0 ? n : 0;
-    b += strncmp(b, *p ? p : q, n) == 0 ? n : 0;
+    size_t m = strlen(*p ? p : q), n = strlen(*q ? q : p);
+    a += strncmp(a, *p ? p : q, m) == 0 ? m : 0;
+    b += strncmp(b, *q ? q : p, n) == 0 ? n : 0;
     return strcmp(a, b) == 0;
 }
 

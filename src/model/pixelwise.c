@@ -214,7 +214,7 @@ static const qkv_builtin_type segmenter = {.can = QKV_CAN_SEGMENT};
 static const qkv_builtin_type colorizer = {.can = QKV_CAN_COLORIZE};
 
 #define DENSE(name_, architecture_, table)                                                     \
-    .name = name_, .architecture = architecture_, .config = table,                             \
+    .name = name_, .architecture = architecture_, .prefix = "vit.", .config = table,           \
     .config_size = sizeof(qkv_pixelwise_config), .self_size = sizeof(pixelwise),              \
     .parameter_count = pixelwise_parameter_count, .make = pixelwise_make,                      \
     .visit = pixelwise_visit, .flops = pixelwise_flops

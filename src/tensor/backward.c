@@ -383,7 +383,7 @@ static void run_node(qkv_tape *t, const qkv__node *n)
         arrived = arrived || (n->out[i]->pass == t->pass && n->out[i]->state != QKV__GRAD_NONE);
     for (int i = 0; i < n->n_in; i++)
         wanted = wanted || qkv__wants(t, n->in[i]);
-    if (arrived && wanted)
+    if (arrived && wanted && qkv__take_status(t, qkv__working(t->ctx)))
         n->op->backward(t, n);
     if (!t->status && qkv__arena_failed(t->exec.scratch))
         t->status = QKV_E_MEMORY;

@@ -139,7 +139,7 @@ bool qkv__take_status(qkv_tape *t, qkv_status status)
 
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
 {
-    if (t->status)
+    if (t->status || !qkv__take_status(t, qkv__working(t->ctx)))
         return false;
     for (int i = 0; i < n; i++)
         if (!in[i])

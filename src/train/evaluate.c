@@ -27,8 +27,12 @@ static qkv_status evaluate_measure(qkv__loop *l, size_t units, qkv_metrics *m)
     const qkv_task_type *type = l->task->type;
     double begun = qkv_now();
     *m = (qkv_metrics){0};
+    (void)qkv__hold(l->ctx, false);
     qkv_status status =
         l->task->held_out ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
+    (void)qkv__hold(l->ctx, true);
+    if (status == QKV_E_CANCELLED && !l->ranks)
+        l->stop = true;
     if (!status && m->count && !isfinite(m->item[0].value)) {
         status = qkv__check_finite(l);
         if (!status)

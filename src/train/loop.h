@@ -58,6 +58,7 @@ typedef struct {
     uint64_t best_step, bad_evals;
     double smooth_loss;
     bool finished;
+    bool owed; /* the evaluation after the last update, which was cut short */
 
     /* Of this session alone. */
     double began;         /* qkv_now() less the seconds of earlier sessions */
@@ -78,6 +79,7 @@ typedef struct {
     double report_time, last_report; /* what one took; qkv_now() after the last one, 0: none yet */
     bool sampling_failed;
     bool stop;
+    bool whole; /* an update cannot be cut short: part of it would be done already */
 } qkv__loop;
 
 /* ---- follow.c: what rank 0 decides by its clock, and who fails, for all ranks ---- */

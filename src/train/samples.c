@@ -128,9 +128,13 @@ static bool samples_due(const qkv__loop *l, bool last)
     return l->o.sample && !l->sampling_failed && affordable && (last || index % stride == 0);
 }
 
-static void tell_failure(qkv__loop *l)
+static void tell_failure(qkv__loop *l, qkv_status status)
 {
     char text[512];
+    if (status == QKV_E_CANCELLED) {
+        l->stop = true;
+        return;
+    }
     snprintf(text, sizeof text, "warning: no samples: %.400s", qkv_context_message(l->ctx));
     l->sampling_failed = true;
     if (l->event)
@@ -149,11 +153,13 @@ void qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out)
         s->ctx = l->ctx;
     qkv_tape_reset(l->tape);
     qkv_tape_mode(l->tape, false, false);
+    (void)qkv__hold(l->ctx, false);
     qkv_status status = s ? l->o.sample(l->o.sample_user, l->tape, s) : QKV_E_MEMORY;
+    (void)qkv__hold(l->ctx, true);
     qkv_tape_reset(l->tape);
     l->sample_time = qkv_now() - begun;
     if (status) {
-        tell_failure(l);
+        tell_failure(l, status);
         qkv__samples_free(s);
         return;
     }

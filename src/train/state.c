@@ -101,6 +101,8 @@ static void put_place(const qkv__loop *l, qkv_json_writer *w)
     qkv_json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
     qkv_json_put_real(w, "smooth_loss", l->smooth_loss);
     qkv_json_put_bool(w, "finished", l->finished);
+    if (l->owed)
+        qkv_json_put_bool(w, "evaluation_owed", true);
     qkv_json_put_string(w, "products", qkv_machine_products(l->ctx));
     qkv_json_put_int(w, "shards", (int64_t)l->o.shards);
     qkv__settings_put(l, w);
@@ -173,6 +175,8 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         !(status = get_count(&j, "bad_evals", &l->bad_evals)) &&
         !(status = qkv__json_get_real(&j, "smooth_loss", -inf, inf, &l->smooth_loss)))
         status = qkv__json_get_bool(&j, "finished", &l->finished);
+    if (!status)
+        status = qkv__json_opt_bool(&j, "evaluation_owed", &l->owed);
     if (!status && !l->finished)
         status = get_products(l, &j);
     if (!status && !l->finished)

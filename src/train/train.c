@@ -15,6 +15,17 @@ enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
 
+/* Of the tape, or of the context, or of nobody. */
+static qkv_status loss_failure(const qkv__loop *l)
+{
+    if (qkv_tape_status(l->tape))
+        return qkv_tape_status(l->tape);
+    if (qkv_context_status(l->ctx))
+        return qkv_context_status(l->ctx);
+    return qkv_fail(l->ctx, QKV_E_ARGUMENT, "task %s: the loss is NULL, and nothing says why",
+                    l->task->type->name);
+}
+
 /* Forward and backward of a micro-batch. *loss: grows by its share of the batch's. */
 static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *loss)
 {
@@ -28,15 +39,16 @@ static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *
     qkv_status status = qkv__watch(l, part, false);
     if (status)
         return status;
+    (void)qkv__hold(l->ctx, l->whole);
     qkv_tensor *y = type->loss(l->task->self, l->tape, part);
-    if (!y && qkv_tape_status(l->tape))
-        return qkv_tape_status(l->tape);
-    if (!y) /* the context was told, or nobody was */
-        return qkv_context_status(l->ctx) ? qkv_context_status(l->ctx)
-                                          : qkv_fail(l->ctx, QKV_E_ARGUMENT, "task %s: the loss is "
-                                                     "NULL, and nothing says why", type->name);
-    *loss += (double)qkv_item(l->tape, y);
-    status = qkv_backward(l->tape, y);
+    if (y) {
+        *loss += (double)qkv_item(l->tape, y);
+        status = qkv_backward(l->tape, y);
+    } else {
+        status = loss_failure(l);
+    }
+    (void)qkv__hold(l->ctx, true);
+    l->stop = status == QKV_E_CANCELLED && !l->whole; /* nothing has changed yet */
     return status ? status : qkv__watch(l, part, true);
 }
 
@@ -159,7 +171,7 @@ static qkv_status update(qkv__loop *l)
     if (!status && !isfinite(loss))
         status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
     if (status)
-        return fail_at_step(l, status);
+        return l->stop ? status : fail_at_step(l, status);
     if (l->average)
         qkv_average_add(l->average);
     if (l->recent_updates == 0 && l->updates == 0)
@@ -181,6 +193,7 @@ static qkv_status evaluate_and_save(qkv__loop *l, bool last)
 {
     double begun = qkv_now();
     qkv_status status = qkv__evaluate_model(l, last);
+    l->owed = status == QKV_E_CANCELLED;
     if (!status && !last)
         status = qkv__state_save(l);
     if (!status && !last)
@@ -245,18 +258,20 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     qkv__tell_optimizer(l);
+    uint64_t steps = qkv__plan_steps(l);
     if (l->step == 0)
         status = qkv__evaluate_untrained(l);
+    else if (l->owed)
+        status = evaluate_and_save(l, steps && l->step >= steps);
     l->mark = qkv_now();
     r->early = out_of_patience(l);
-    uint64_t steps = qkv__plan_steps(l);
     while (!status && !l->stop && !r->early && !(steps && l->step >= steps)) {
         status = one_step(l);
         steps = qkv__plan_steps(l);
         r->early = out_of_patience(l);
     }
-    bool done = r->early || (steps && l->step >= steps);
-    if (status)
+    bool done = !l->owed && (r->early || (steps && l->step >= steps));
+    if (status && !(status == QKV_E_CANCELLED && l->stop))
         return status;
     l->finished = done;
     r->stopped = !done;
@@ -265,6 +280,10 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
         status = qkv__evaluate_saved(l, &r->metrics);
     if (!status && done)
         status = qkv__log_final(l, &r->metrics);
+    if (status == QKV_E_CANCELLED && l->stop) {
+        r->metrics = (qkv_metrics){0};
+        status = QKV_OK;
+    }
     if (!status)
         qkv__report_write(l, true);
     return status;
@@ -345,6 +364,14 @@ static qkv_status make_dir(qkv__loop *l)
     return status;
 }
 
+static bool has_running_values(const qkv_params *params)
+{
+    size_t i = 0;
+    while (i < qkv_params_count(params) && !qkv__param_running(qkv_params_at(params, i)))
+        i++;
+    return i < qkv_params_count(params);
+}
+
 static qkv_status train_set_up(qkv__loop *l, bool resume)
 {
     qkv_status status = train_check(l);
@@ -367,6 +394,7 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
         qkv_tape_recompute(l->tape, l->o.recompute);
     if (l->tape && l->ranks)
         qkv__ranks_listen(l->ranks, l->tape);
+    l->whole = l->ranks || l->task->type->phases > 1 || has_running_values(l->params);
     if (!status && !l->finished)
         status = qkv__groups_make(l);
     if (!status && !l->finished && l->dir)
@@ -399,6 +427,7 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     qkv_str_init(&l.log.lines, l.ctx);
     qkv_str_init(&l.log.events, l.ctx);
     double called = qkv_now();
+    bool held = qkv__hold(l.ctx, true); /* but for passes and evaluations */
     qkv_status status = train_set_up(&l, resume);
     l.began = called - options->spent - l.seconds;
     if (!status && l.finished)
@@ -417,5 +446,6 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);
     qkv__ranks_destroy(l.ranks);
+    (void)qkv__hold(l.ctx, held);
     return status;
 }

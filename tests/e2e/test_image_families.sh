@@ -57,6 +57,16 @@ grep -q '"Dinov2WithRegistersModel"' alike/config.json || fail "$(cat alike/conf
 begin deit
 refused 1 "a DeiTForImageClassification does not embed" embed model "$images/turn1.jpg"
 
+# A segmenter begins with DeiT's blocks.
+mkdir set masks
+for i in 1 2 3 4; do
+    cp "$images/type2-8bit.png" set/$i.png
+    cp "$images/type0-1bit.png" masks/$i.png
+done
+"$QKV" train segment --images set --masks masks --init model --steps 1 --batch 2 --out pixels \
+    >answer 2>notes || fail "train segment: $(cat notes)"
+grep -q '"hidden_size": 24' pixels/config.json || fail "$(cat pixels/config.json)"
+
 # Another size: positions are interpolated, and what is resized before the cut goes with it.
 begin dinov2
 "$QKV" train classify --data photos --init model --size 24 --steps 1 --batch 4 --valid-last 2 \
@@ -66,7 +76,7 @@ grep -A1 '"size"' larger/preprocessor_config.json | grep -q '"shortest_edge": 28
     fail "$(cat larger/preprocessor_config.json)"
 
 # Refused in a sentence, and nothing written.
-refused 1 "vit_mae or vit model of images in colour expected, model holds a dinov2" \
+refused 1 "vit, deit or vit_mae model of images in colour expected, model holds a dinov2" \
     train segment --images photos --masks photos --init model --out parts
 sed -i 's/"crop_size": 12/"crop_size": 16/' model/preprocessor_config.json
 refused 1 '"crop_size": a crop larger than the resized image (14) is not supported' \

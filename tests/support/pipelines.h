@@ -180,6 +180,8 @@ static inline bool listen(void *user, const qkv_event *event)
         snprintf(h->last, sizeof h->last, "%s", event->text);
         return true;
     }
+    if (event->kind == QKV_EVENT_WORKING)
+        return true;
     h->finished = event->total && event->done == event->total;
     return ++h->events != h->stop_at;
 }

@@ -366,7 +366,7 @@ static bool refuse(void *user, const qkv_event *event)
 {
     int *heard = user;
     *heard += event->kind == QKV_EVENT_PROGRESS;
-    return false;
+    return event->kind == QKV_EVENT_WORKING;
 }
 
 static void cancelled(void **state)
