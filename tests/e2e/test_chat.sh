@@ -75,9 +75,9 @@ typed() {
 }
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     typed 'Number 3?\n  \n/help\n/reset\nNumber 2?\n' ""
-    grep -q '> It is blue\.$' shown || fail "typed: $(cat shown)"
+    grep -q 'It is blue\.$' shown || fail "typed: $(cat shown)"
     grep -q '/help is no command: /reset forgets' shown || fail "/help: $(cat shown)"
-    [ "$(grep -c '> It is ' shown)" -eq 2 ] || fail "blank lines: $(cat shown)"
+    [ "$(grep -c 'It is ' shown)" -eq 2 ] || fail "blank lines: $(cat shown)"
     [ "$(tail -c 1 shown)" = "" ] || fail "Ctrl-D leaves a line begun: $(cat shown)"
     typed 'Number \\\n1?\n/quit\n' "--tokens 3"
     grep -q '> | It $' shown || fail "a message of two lines: $(cat shown)"
