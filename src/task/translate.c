@@ -336,12 +336,15 @@ static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phase
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-/* Every sequence has a token and no more than the model has positions. */
+/* The decoder can begin, and every sequence has a token and no more than the model has positions. */
 static qkv_status check_records(const qkv_model *m, const qkv_records *r, const char *what)
 {
     static const char *const names[] = {"source", "target"};
     const qkv_marian_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
+    if (c->start < 0 || (size_t)c->start >= c->vocab)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "decoder_start_token_id %d: a token below the "
+                        "vocabulary's %zu expected", c->start, c->vocab);
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
                         "records of %zu sequences", what, qkv_records_count(r),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "each.h"
 #include "qkv/marian.h"
@@ -264,6 +265,12 @@ static void test_refuses_what_does_not_fit(void **state)
         assert_null(task.self);
         qkv_records_close(bad[i]);
     }
+    qkv_records *fine = make_records(2, VOCAB - 2, 5);
+    qkv_marian_config *c = (qkv_marian_config *)(void *)(uintptr_t)qkv_model_config(m);
+    c->start = VOCAB;
+    assert_int_equal(qkv_task_translate(&task, m, fine, NULL, &o, 9), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "decoder_start_token_id 40: a token below"));
+    qkv_records_close(fine);
     qkv_model_destroy(m);
 }
 
