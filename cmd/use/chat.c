@@ -1,4 +1,5 @@
 /* chat.c - `qkv chat`: a conversation with a language model. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,8 @@ static qkv_status chat_show(job *j, const char *where, const char *line, size_t 
     return status;
 }
 
+static bool is_blank(const char *line, size_t len) { return strspn(line, " \t\r\n") == len; }
+
 static qkv_status chat_file(job *j, FILE *in)
 {
     char *line = NULL, where[4096];
@@ -111,6 +114,8 @@ static qkv_status chat_file(job *j, FILE *in)
     qkv_status status = QKV_OK;
     while (!status && (length = getline(&line, &room, in)) > 0) {
         (void)snprintf(where, sizeof where, "%s: line %zu", j->own.file, ++number);
+        if (is_blank(line, (size_t)length))
+            continue;
         cli_catch_signals();
         status = j->own.show_text
                      ? chat_show(j, where, line, (size_t)length)
@@ -138,7 +143,7 @@ static bool chat_line(job *j, const char *line, qkv_status *status)
         cli_note(j->c, "%s is no command: %s", line, commands); /* "/home/me" is a message */
         return true;
     }
-    if (!line[strspn(line, " \t")])
+    if (is_blank(line, strlen(line)))
         return true;
     *status = chat_say(j, line);
     bool on = chat_goes_on(j);
@@ -203,9 +208,12 @@ static qkv_status chat_all(job *j)
         j->terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
         return chat_lines(j);
     }
+    if (qkv_dir_exists(j->own.file))
+        return qkv_fail(j->c->ctx, QKV_E_IO, "%s: expected a file, found a folder", j->own.file);
     FILE *in = fopen(j->own.file, "r");
     if (!in)
-        return qkv_fail(j->c->ctx, QKV_E_IO, "%s: cannot be read", j->own.file);
+        return qkv_fail(j->c->ctx, QKV_E_IO, "%s: cannot be opened: %s", j->own.file,
+                        strerror(errno));
     qkv_status status = chat_file(j, in);
     (void)fclose(in);
     return status;

@@ -160,11 +160,13 @@ size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len);
 /* ---- ids to text --------------------------------------------------------------------------- */
 
 enum {
-    QKV_DECODE_SKIP_SPECIAL = 1, /* omit special tokens */
+    QKV_DECODE_SKIP_SPECIAL = 1, /* omit special tokens, and ids without a token: a model's table
+                                    may have more rows than there are tokens, as T5's */
     QKV_DECODE_VALID = 2         /* replace invalid UTF-8 by U+FFFD; otherwise the exact bytes */
 };
 
-/* Appends the text of ids. An id without a token is an error. flags: QKV_DECODE_* or 0. */
+/* Appends the text of ids. An id without a token is an error, unless it is omitted. flags:
+ * QKV_DECODE_* or 0. */
 qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size_t count,
                                 unsigned flags, qkv_text *out);
 

@@ -105,7 +105,7 @@ qkv_status qkv__hub_write_gguf(qkv_model *m, const qkv_tokenizer *tokenizer, con
     const qkv__gguf_arch *a = qkv__gguf_arch_of_model(m);
     qkv__gguf_fields f;
     if (!a)
-        return qkv_context_status(qkv_model_context(m));
+        return qkv_fail_prefix(qkv_model_context(m), o->dir);
     qkv__gguf_fields_init(&f, qkv_model_context(m));
     qkv_status status = write_fields(&f, m, a, tokenizer, o);
     if (!status)

@@ -3,6 +3,7 @@
 
 #include "hub/adapter.h"
 #include "model/adapter.h"
+#include "qkv/gguf.h"
 
 static qkv_status parse(qkv_context *ctx, const char *lora, qkv_lora_config *c,
                         qkv_options **owner)
@@ -46,6 +47,9 @@ qkv_status qkv__lora_begin(qkv_model *m, const char *lora, const char *init, uin
     qkv_options *owner = NULL;
     qkv_adapter *a;
     qkv_str modules;
+    if (qkv_gguf_is(init))
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "--lora: a model directory expected, found %s: "
+                        "`qkv convert %s DIR` makes one of it", init, init);
     if (qkv__hub_is_adapter(init))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--lora: %s is an adapter already: without --lora it "
                         "is trained on; `qkv convert --merge` makes a model of it", init);

@@ -44,8 +44,9 @@ qkv_status qkv_lora_parse(qkv_lora_config *config, qkv_options **owner, qkv_cont
     qkv_status status = qkv_options_create(owner, ctx);
     if (!status)
         status = qkv_options_bind(*owner, &table, config);
-    const char *at = strcmp(text, "default") == 0 ? "" : text;
-    while (*at && !status) {
+    const char *at = text;
+    bool more = strcmp(text, "default") != 0;
+    while (more && !status) {
         char key[QKV_OPTION_TEXT], value[QKV_OPTION_TEXT];
         size_t n = strcspn(at, ","), k = strcspn(at, ",=");
         if (n >= sizeof key || at[k] != '=')
@@ -54,7 +55,8 @@ qkv_status qkv_lora_parse(qkv_lora_config *config, qkv_options **owner, qkv_cont
         (void)snprintf(key, sizeof key, "%.*s", (int)k, at);
         (void)snprintf(value, sizeof value, "%.*s", (int)(n - k - 1), at + k + 1);
         status = qkv_options_set(*owner, key, value);
-        at += n + (at[n] == ',');
+        more = at[n] == ',';
+        at += n + more;
     }
     return status;
 }

@@ -39,8 +39,6 @@ static qkv_status load_any_tokenizer(qkv_tokenizer **out, qkv_context *ctx, cons
     if (!status && base)
         status = qkv__tokenizer_load_any(out, ctx, base);
     qkv_free(ctx, base);
-    if (!status && !*out)
-        qkv__note(ctx, "%s has no tokenizer: neither has the GGUF file", dir);
     return status;
 }
 
@@ -88,9 +86,10 @@ qkv_status qkv__convert_to_gguf(qkv_context *ctx, const char *dir, const char *f
     if (!status)
         status = qkv__hub_write_gguf(m, t, file, &o);
     if (!status)
-        qkv__note(ctx, "%s: a %s of %zu numbers, matrices in %s", file,
+        qkv__note(ctx, "%s: a %s of %zu numbers, matrices in %s%s", file,
                   qkv_model_type_name(qkv_model_type_of(m)),
-                  qkv_params_elements(qkv_model_params(m)), o.type->name);
+                  qkv_params_elements(qkv_model_params(m)), o.type->name,
+                  t ? "" : "; the directory has no tokenizer");
     qkv_free(ctx, template);
     qkv_tokenizer_destroy(t);
     qkv_model_destroy(m);

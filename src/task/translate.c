@@ -16,6 +16,7 @@ typedef struct {
     qkv_translate_options o;
     uint64_t seed;
     qkv_ids cut; /* what was drawn last */
+    bool begun;  /* a loss was asked for */
     double pairs, source, target; /* means: pairs read in a sample, ids of a source and a target */
 } translate;
 
@@ -208,6 +209,9 @@ static qkv_tensor *translate_loss(void *self, qkv_tape *t, const qkv_micro_batch
 {
     translate *s = self;
     update u;
+    if (!s->begun) /* now the weights are those of a resumed run, and alike on all ranks */
+        qkv__marian_hold_start(s->model);
+    s->begun = true;
     if (!read_update(s, t, part, &u))
         return NULL;
     double rows = (double)(u.tokens * readings_of(s->o.rdrop));
@@ -332,12 +336,15 @@ static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phase
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-/* Every sequence has a token and no more than the model has positions. */
+/* The decoder can begin, and every sequence has a token and no more than the model has positions. */
 static qkv_status check_records(const qkv_model *m, const qkv_records *r, const char *what)
 {
     static const char *const names[] = {"source", "target"};
     const qkv_marian_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
+    if (c->start < 0 || (size_t)c->start >= c->vocab)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "decoder_start_token_id %d: a token below the "
+                        "vocabulary's %zu expected", c->start, c->vocab);
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
                         "records of %zu sequences", what, qkv_records_count(r),
@@ -391,6 +398,5 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     status = qkv_packed_batches_create(&s->packs, ctx, train, options->budget / readings, seed);
     if (!status)
         s->pairs = (double)readings * n / (double)qkv_packed_batches_per_epoch(s->packs);
-    qkv__marian_hold_start(model);
     return qkv__task_finish(out, status, (qkv_task){&type, s, model, seed, valid != NULL});
 }

@@ -36,11 +36,12 @@ static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags,
 {
     size_t len;
     const char *text = qkv_tokenizer_token(t, id, &len);
+    const bool skips = flags & QKV_DECODE_SKIP_SPECIAL;
+    if (skips && id >= 0 && (!text || qkv_tokenizer_is_special(t, id)))
+        return QKV_OK;
     if (!text)
         return qkv_fail(t->ctx, QKV_E_ARGUMENT, "id %d is no token: the vocabulary has %zu ids",
                         (int)id, qkv_tokenizer_vocab_size(t));
-    if ((flags & QKV_DECODE_SKIP_SPECIAL) && qkv_tokenizer_is_special(t, id))
-        return QKV_OK;
     bool ends = cut_word_end(t, text, &len);
     qkv_str_clear(token);
     if (t->decoder.spaced && before->begun)

@@ -31,7 +31,6 @@ size_t qkv__gguf_filler(char out[QKV__GGUF_FILLER], size_t id)
     return (size_t)snprintf(out, QKV__GGUF_FILLER, "[PAD%zu]", id);
 }
 
-
 int64_t qkv__gguf_type_of_token(const qkv__gguf_reading *f, size_t id)
 {
     return f->types ? qkv__gguf_int(f->types, id) : QKV__GGUF_NORMAL;

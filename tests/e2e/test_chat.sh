@@ -54,6 +54,8 @@ It is blue.
 It is green.
 It is black." ] || fail "a file: $(cat answer)"
 head -1 questions.jsonl >one.jsonl
+{ echo; cat one.jsonl; echo; } >blank.jsonl
+[ "$(ask --file blank.jsonl)" = "It is red." ] || fail "blank lines: $(ask --file blank.jsonl)"
 [ "$(ask --file one.jsonl --show-text)" = "<|im_start|>system
 Be kind.<|im_end|>
 <|im_start|>user
@@ -101,7 +103,8 @@ refused 1 'is stopped' chat straight --chat-template slow.jinja --message x
 refused 1 'variables: a JSON object expected' chat straight --variables '[1]' --message x
 echo '{"messages": [{"role": "user"' >broken.jsonl
 refused 1 'broken.jsonl: line 1: not JSON' chat straight --file broken.jsonl
-refused 1 'nowhere.jsonl' chat straight --file nowhere.jsonl
+refused 1 'straight: expected a file, found a folder' chat straight --file straight
+refused 1 'nowhere.jsonl: cannot be opened: No such file' chat straight --file nowhere.jsonl
 refused 2 'one of them expected' chat straight --file one.jsonl --message x
 refused 2 '--file expected' chat straight --show-text
 refused 1 'broken.jsonl: line 1: not JSON' eval straight --file broken.jsonl

@@ -109,12 +109,16 @@ refused() {
 lora() { refused "$1" train lm --data other --init base --lora "$2" --steps 1 --out no; }
 refused "--lora: --init expected" train lm --data other --lora r=2 --steps 1 --out no
 lora 'key=value expected, as in r=8,alpha=16, found "r"' r
+lora 'key=value expected, as in r=8,alpha=16, found ""' ""
 lora 'r: expected an integer from 1 to 65536, found "0"' r=0
 lora 'unknown field rank' rank=2
 lora 'targets=nothing: a linear layer of the llama expected' targets=nothing
 lora 'modules=nothing: a module of the llama expected' modules=nothing
 refused "straight is an adapter already" train lm --data other --init straight --lora r=2 \
     --steps 1 --out no
+"$QKV" convert base base.gguf --to gguf --quiet || say "no GGUF file"
+refused "--lora: a model directory expected, found base.gguf" train lm --data other \
+    --init base.gguf --lora r=2 --steps 1 --out no
 refused "base has no adapter, and --adapter gives none" convert base no --merge
 refused "an adapter's directory expected" generate base --adapter text
 refused "a number expected" generate base --adapter straight=nan

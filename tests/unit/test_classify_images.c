@@ -105,48 +105,31 @@ static void test_copy(void **state)
     qkv_model_destroy(other);
 }
 
-/* Places of a model without a first token are those of one that has it, less the first row. */
-static void test_copy_places(void **state)
+/* A segmenter has the weights of a ViT's blocks, and of DeiT's, under its own names. Its places are
+ * theirs without the rows of tokens that are no patches. */
+static void test_copy_to_segmenter(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(qkv_vit_type());
-    qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
-    c.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    qkv_model *contiguous = made(qkv_segmenter_type(), &c);
-    enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
-    assert_int_equal(qkv_model_copy(contiguous, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);
-    qkv_param *from = qkv_params_find(qkv_model_params(m), "positions");
-    qkv_param *to = qkv_params_find(qkv_model_params(contiguous), "positions");
-    assert_int_equal(qkv_param_count(from), qkv_param_count(to) + c.trunk.width);
-    assert_memory_equal(qkv_param_data(from) + c.trunk.width, qkv_param_data(to),
-                        qkv_param_count(to) * sizeof(qkv_real));
-    qkv_model_destroy(m);
-    qkv_model_destroy(contiguous);
-}
-
-/* DeiT's blocks are ViT's under other names; its second token has no place in a segmenter. */
-static void test_copy_deit(void **state)
-{
-    (void)state;
-    qkv_model *m = made_model(qkv_deit_type());
-    qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
-    c.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    qkv_model *segmenter = made(qkv_segmenter_type(), &c);
-    enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
-    assert_int_equal(qkv_model_copy(segmenter, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);
+    const qkv_model_type *const types[] = {qkv_vit_type(), qkv_deit_type()};
     const char *const names[] = {"layer.1.ff.up.weight", "positions"};
-    for (size_t i = 0; i < 2; i++) {
-        qkv_param *from = qkv_params_find(qkv_model_params(m), names[i]);
-        qkv_param *to = qkv_params_find(qkv_model_params(segmenter), names[i]);
+    enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
+    for (size_t k = 0; k < 4; k++) {
+        size_t type = k / 2, name = k % 2;
+        qkv_model *m = made_model(types[type]);
+        qkv_pixelwise_config c;
+        qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
+        c.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk;
+        qkv_model *segmenter = made(qkv_segmenter_type(), &c);
+        assert_int_equal(qkv_model_copy(segmenter, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);
+        qkv_param *from = qkv_params_find(qkv_model_params(m), names[name]);
+        qkv_param *to = qkv_params_find(qkv_model_params(segmenter), names[name]);
         size_t leads = qkv_param_count(from) - qkv_param_count(to);
-        assert_int_equal(leads, i * 2 * c.trunk.width);
+        assert_int_equal(leads, name * (type + 1) * c.trunk.width);
         assert_memory_equal(qkv_param_data(from) + leads, qkv_param_data(to),
                             qkv_param_count(to) * sizeof(qkv_real));
+        qkv_model_destroy(m);
+        qkv_model_destroy(segmenter);
     }
-    qkv_model_destroy(m);
-    qkv_model_destroy(segmenter);
 }
 
 /* A model of larger images has the places of the smaller one, spread: what is alike everywhere
@@ -202,8 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts), cmocka_unit_test(test_evaluating),
                                        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_copy_places),
-        cmocka_unit_test(test_copy_deit), cmocka_unit_test(test_copy_larger),
+        cmocka_unit_test(test_copy_to_segmenter), cmocka_unit_test(test_copy_larger),
         cmocka_unit_test(test_refuses),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);

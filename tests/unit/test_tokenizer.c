@@ -151,6 +151,15 @@ static void test_special_in_text(void **state)
     assert_int_not_equal(qkv_tokenizer_decode(t, wrong, 2, 0, &out), QKV_OK);
     expect_message("id 300 is no token");
     assert_string_equal(out.data, "thecat"); /* as before */
+    const int32_t padding[] = {ids.data[0], 300}, negative = -1;
+    const size_t first = out.len;
+    check(qkv_tokenizer_decode(t, padding, 2, QKV_DECODE_SKIP_SPECIAL, &out));
+    check(qkv_tokenizer_decode(t, padding, 1, 0, &out));
+    const size_t one = (out.len - first) / 2; /* the second adds nothing */
+    assert_memory_equal(out.data + first, out.data + first + one, one);
+    assert_int_not_equal(qkv_tokenizer_decode(t, &negative, 1, QKV_DECODE_SKIP_SPECIAL, &out),
+                         QKV_OK);
+    expect_message("id -1 is no token");
     qkv_ids_free(&ids, ctx);
     qkv_text_free(&out, ctx);
     qkv_tokenizer_destroy(t);

@@ -13,8 +13,8 @@ from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPre
                           DistilBertForSequenceClassification, DistilBertModel, RobertaConfig,
                           RobertaForMaskedLM, RobertaForSequenceClassification, RobertaModel)
 
-from .evaluate import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids, convert,
-                    empty_folder, open_model, varied, write)
+from .evaluate import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids,
+                       check_same_config, convert, empty_folder, open_model, varied, write)
 
 BERT_PARTS = ["[MASK]", "[SEP]", "[UNK]", "unaffable", "naïve", "ELÈVE", "ÅNGSTRÖM", "ﬁ", "a_b"]
 
@@ -208,13 +208,7 @@ def make(scratch, name, maker, fields):
 
 
 def check_config(folder, out):
-    """What of the configuration is about the model is the same."""
-    skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path", "architectures",
-               "initializer_range", "use_cache"}
-    before, after = (BertConfig.from_pretrained(f).to_dict() for f in (folder, out))
-    odd = [k for k, v in before.items() if k not in skipped and after.get(k) != v]
-    check("the same configuration", not odd, ", ".join(
-        f"{k}: {before[k]} became {after.get(k)}" for k in odd))
+    check_same_config(BertConfig, folder, out, {"architectures", "initializer_range"})
     names = [json.load(open(os.path.join(f, "config.json")))["architectures"] for f in
              (folder, out)]
     check("the same architecture", names[0] == names[1], str(names[1]))

@@ -23,6 +23,16 @@ def check(what, fine, detail=""):
         failures.append(what)
 
 
+def check_same_config(config_type, folder, out, skipped):
+    """What of the configuration is about the model is the same; skipped: what is not."""
+    skipped = skipped | {"transformers_version", "dtype", "torch_dtype", "_name_or_path",
+                         "use_cache"}
+    before, after = (config_type.from_pretrained(f).to_dict() for f in (folder, out))
+    odd = [k for k, v in before.items() if k not in skipped and after.get(k) != v]
+    check("the same configuration", not odd, ", ".join(
+        f"{k}: {before[k]} became {after.get(k)}" for k in odd))
+
+
 def check_close(what, got, expected):
     error = ((got - expected).abs().max() / expected.abs().max()).item()
     check(what, error <= TOLERANCE, f"{error:.2g} of the largest")

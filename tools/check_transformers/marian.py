@@ -10,8 +10,9 @@ import sentencepiece
 import torch
 from transformers import AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
 
-from .evaluate import (TOLERANCE, MarianSide, Tape, check, check_close, check_ids, convert,
-                    empty_folder, open_model, tensors_of, varied, write)
+from .evaluate import (TOLERANCE, MarianSide, Tape, check, check_close, check_ids,
+                       check_same_config, convert, empty_folder, open_model, tensors_of, varied,
+                       write)
 
 TARGET = 4 # QKV_ENCODE_TARGET
 
@@ -190,16 +191,6 @@ def make(scratch, name, text, vocab, fields):
     return folder, model.eval()
 
 
-def check_config(folder, out):
-    skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path", "init_std",
-               "use_cache", "num_beams", "decoder_vocab_size", "num_hidden_layers",
-               "bos_token_id"} # which no translator uses
-    before, after = (MarianConfig.from_pretrained(f).to_dict() for f in (folder, out))
-    odd = [k for k, v in before.items() if k not in skipped and after.get(k) != v]
-    check("the same configuration", not odd, ", ".join(
-        f"{k}: {before[k]} became {after.get(k)}" for k in odd))
-
-
 def made(qkv, paths, scratch):
     rng = random.Random(7)
     text = "".join(open(p, encoding="utf-8").read() for p in paths)
@@ -211,7 +202,9 @@ def made(qkv, paths, scratch):
         for conversion in conversions:
             out = convert(qkv, folder, scratch, *conversion)
             check_logits(qkv, out, open_model(MarianMTModel, out, dtype=torch.float32), rng)
-            check_config(folder, out)
+            check_same_config(MarianConfig, folder, out, {
+                "init_std", "num_beams", "decoder_vocab_size", "num_hidden_layers",
+                "bos_token_id"}) # which no translator uses
             check_tokenizer(qkv, out, rng, AutoTokenizer)
     old_file(qkv, scratch, text, rng)
 

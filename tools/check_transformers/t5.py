@@ -9,7 +9,8 @@ import torch
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration, T5Tokenizer
 
 from . import marian
-from .evaluate import check, check_ids, convert, empty_folder, open_model, varied, write
+from .evaluate import (check, check_ids, check_same_config, convert, empty_folder, open_model,
+                       varied, write)
 
 SMALL = {"d_model": 48, "d_kv": 10, "d_ff": 80, "num_layers": 3, "num_decoder_layers": 2,
          "num_heads": 3, "relative_attention_num_buckets": 8,
@@ -78,15 +79,6 @@ def check_long(qkv, folder, model, rng):
         qkv, folder, source, [LONG], source, model.config.vocab_size), expected)
 
 
-def check_config(folder, out):
-    skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path", "use_cache",
-               "n_positions", "num_beams", "architectures"}
-    before, after = (T5Config.from_pretrained(f).to_dict() for f in (folder, out))
-    odd = [k for k, v in before.items() if k not in skipped and after.get(k) != v]
-    check("the same configuration", not odd, ", ".join(
-        f"{k}: {before[k]} became {after.get(k)}" for k in odd))
-
-
 def made(qkv, paths, scratch):
     rng = random.Random(7)
     text = "".join(open(p, encoding="utf-8").read() for p in paths)
@@ -105,7 +97,7 @@ def made(qkv, paths, scratch):
             out = convert(qkv, folder, scratch, *conversion)
             marian.check_logits(qkv, out, open_model(T5ForConditionalGeneration, out,
                                                      dtype=torch.float32), rng)
-            check_config(folder, out)
+            check_same_config(T5Config, folder, out, {"n_positions", "num_beams", "architectures"})
             check_tokenizer(qkv, out, AutoTokenizer.from_pretrained(out), rng)
     trained(qkv, scratch, rng, text)
 
