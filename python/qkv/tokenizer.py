@@ -1,6 +1,7 @@
 """Tokenizers."""
 from __future__ import annotations
 
+import os
 from ctypes import byref, c_int32, c_void_p, string_at
 
 from . import c
@@ -11,11 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Optional
 
+    from .typed import Path, Paths, Text
+
 
 class Tokenizer(Owned):
     """Text to ids and back: Tokenizer("runs/novel"), or model.tokenizer."""
 
-    def __init__(self, directory: Any, *, ctx: Optional[Context] = None):
+    def __init__(self, directory: Path, *, ctx: Optional[Context] = None):
         core = core_of(ctx)
         self._handle = core.create(c.qkv_tokenizer_load, c.qkv_tokenizer_destroy, core.pointer,
                                    to_bytes(directory, 'directory'))
@@ -31,9 +34,9 @@ class Tokenizer(Owned):
     def size(self) -> int:
         """The greatest id + 1."""
         handle = self._use()
-        return handle.core.get(c.qkv_tokenizer_vocab_size, handle.pointer)
+        return int(handle.core.get(c.qkv_tokenizer_vocab_size, handle.pointer))
 
-    def encode(self, text: str, *, special: bool = False, plain: bool = False,
+    def encode(self, text: Text, *, special: bool = False, plain: bool = False,
                target: bool = False) -> list[int]:
         """The ids of a text. special: with the special tokens around it. plain: special tokens that
         the text spells out are plain text. target: a text in the target language (translators)."""
@@ -94,13 +97,13 @@ class Tokenizer(Owned):
         found = handle.core.get(c.qkv_tokenizer_special, handle.pointer, getattr(c, name))
         return found if found >= 0 else None
 
-    def save(self, directory: Any) -> None:
+    def save(self, directory: Path) -> None:
         """Writes the files that Hugging Face's AutoTokenizer loads."""
         handle = self._use()
         handle.core.do(c.qkv_tokenizer_save, handle.pointer, to_bytes(directory, 'directory'))
 
     @classmethod
-    def train(cls, files: Any, *, kind: str = 'bpe', vocab: Optional[int] = None,
+    def train(cls, files: Paths, *, kind: str = 'bpe', vocab: Optional[int] = None,
               min_count: Optional[int] = None, coverage: Optional[float] = None,
               keep_case: bool = False, add_eos: bool = False,
               ctx: Optional[Context] = None) -> Tokenizer:
@@ -121,8 +124,7 @@ class Tokenizer(Owned):
         trainer = core.create(c.qkv_tokenizer_trainer_create, c.qkv_tokenizer_trainer_destroy,
                               core.pointer, byref(options))
         with Call(core) as call:
-            for file in [files] if isinstance(files, (str, bytes)) or hasattr(
-                    files, '__fspath__') else files:
+            for file in [files] if isinstance(files, (str, bytes, os.PathLike)) else files:
                 call(c.qkv_tokenizer_trainer_add_file, trainer.pointer, to_bytes(file, 'files'))
         made = cls.__new__(cls)
         with core:

@@ -33,6 +33,12 @@ class Interface(Test):
     def test_version(self):
         self.assertEqual(base.command('--version').stdout.split()[1], qkv.__version__)
 
+    def test_names(self):
+        """__all__ names what the package has, all of it."""
+        shown = {name for name, value in vars(qkv).items() if not name.startswith('_')
+                 and getattr(value, '__module__', '').startswith('qkv.')}
+        self.assertEqual(sorted(qkv.__all__), sorted(shown - {'version'} | {'c', 'errors'}))
+
     def test_import_takes_few_modules(self):
         """50 ms, of which these would take most."""
         code = ('import sys; before = set(sys.modules); import qkv; bad = (set(sys.modules) - '
