@@ -307,7 +307,8 @@ def check(headers, tables, cc, include):
         try:
             list(map(layout.type, kinds))
         except KeyError as unknown:
-            raise SystemExit('generate.py: %s: no type of ctypes for %s' % (name, unknown)) from None
+            raise SystemExit('generate.py: %s: no type of ctypes for %s' % (
+                name, unknown)) from None
     lines = ['#include <qkv.h>', '#include <stddef.h>']
     for name in sorted(headers.structs):
         if '.' in name:

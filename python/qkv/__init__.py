@@ -37,7 +37,7 @@ __all__ = [  # in full: type checkers read it
     'check', 'chrf', 'Classes', 'ClosedError', 'Codes', 'Colorization', 'Context',
     'Continuation', 'convert', 'Error', 'errors', 'Event', 'FileError', 'FormatError', 'Guess',
     'Head', 'Image', 'ImageClasses', 'kinds', 'Look', 'MemoryError', 'Model', 'NextCode',
-    'NextToken', 'NumericError', 'options', 'Parameter', 'Parameters', 'Pass', 'Patch', 'Place', 'quantize',
-    'Reconstruction', 'report', 'Result', 'Samples', 'Segmentation', 'Series', 'Setting',
-    'settings', 'ShapeError', 'Shortlist', 'shortlist', 'Tape', 'Tensor', 'Tokenizer', 'train',
-    'Training', 'Translation', 'UnsupportedError', 'Vectors']
+    'NextToken', 'NumericError', 'options', 'Parameter', 'Parameters', 'Pass', 'Patch', 'Place',
+    'quantize', 'Reconstruction', 'report', 'Result', 'Samples', 'Segmentation', 'Series',
+    'Setting', 'settings', 'ShapeError', 'Shortlist', 'shortlist', 'Tape', 'Tensor',
+    'Tokenizer', 'train', 'Training', 'Translation', 'UnsupportedError', 'Vectors']

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from .typed import Shape, Values
 
-# The element's class, and its letter in struct.
-_KINDS: dict[str, tuple[Any, Literal['f', 'd', 'i', 'B']]] = {
-    '<f4': (ctypes.c_float, 'f'), '<f8': (ctypes.c_double, 'd'),
-    '<i4': (ctypes.c_int32, 'i'), '|u1': (ctypes.c_uint8, 'B')}
+# The element's class, its letter in struct, and NumPy's name of it.
+_KINDS: dict[str, tuple[Any, Literal['f', 'd', 'i', 'B'], str]] = {
+    '<f4': (ctypes.c_float, 'f', 'float32'), '<f8': (ctypes.c_double, 'd', 'float64'),
+    '<i4': (ctypes.c_int32, 'i', 'int32'), '|u1': (ctypes.c_uint8, 'B', 'uint8')}
 
 
 class Array:
@@ -33,7 +33,7 @@ class Array:
         count = 1
         for n in self.shape:
             count *= n
-        element, _ = _KINDS[kind]
+        element = _KINDS[kind][0]
         self._items = (element * count).from_address(address) if count and address else (
             element * 0)()
         self._items._owner = owner
@@ -78,8 +78,10 @@ def take(value: Values, kinds: str, what: str) -> tuple[int, Shape, Any]:
         interface = None
     if interface is not None:
         if interface['typestr'] not in kinds.split():
+            found = interface['typestr']
             raise ArgumentError('%s: an array of %s expected, found one of %s' % (
-                what, kinds, interface['typestr']))
+                what, ' or '.join(_KINDS[k][2] for k in kinds.split()),
+                _KINDS[found][2] if found in _KINDS else found))
         if interface.get('strides') is not None:
             raise ArgumentError('%s: a dense array expected (numpy.ascontiguousarray)' % what)
         return interface['data'][0], tuple(interface['shape']), value
@@ -107,8 +109,11 @@ def _copied(value: Any, kind: str, what: str) -> tuple[int, Shape, Any]:
         flat = [number for part in flat for number in part]
     try:
         made = (_KINDS[kind][0] * len(flat))(*flat)
+        wrapped = '<f' not in kind and any(a != b for a, b in zip(made, flat))
     except TypeError:
-        raise ArgumentError('%s: numbers expected' % what) from None
+        wrapped = True
+    if wrapped:
+        raise ArgumentError('%s: numbers of %s expected' % (what, _KINDS[kind][2]))
     return ctypes.addressof(made), tuple(shape), made
 
 

@@ -55,7 +55,8 @@ class Chat(Owned):
         are made; False ends it. After an exception the conversation is as it was before."""
         return self._answer(c.qkv_chat_say, to_bytes(text), on_text=on_text)
 
-    def answer(self, messages: Messages, on_text: Optional[Callable[[str], object]] = None) -> Answer:
+    def answer(self, messages: Messages,
+               on_text: Optional[Callable[[str], object]] = None) -> Answer:
         """Replaces the conversation by another and answers it. messages: [{"role": "user",
         "content": "Hi"}, ..], or {"messages": [..], ..} with variables of the template."""
         text = _conversation(messages)

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Literal, Optional, TypeVar
 
-    from .typed import Path
+    from .typed import Path, Text
 
     Self = TypeVar('Self', bound='Owned')
 
@@ -27,12 +27,16 @@ class Record:
         for name, value in values.items():
             setattr(self, name, value)
 
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        return cls.__slots__
+
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name, None) for name in self.__slots__)
+        return tuple(getattr(self, name, None) for name in self._names())
 
     def __repr__(self) -> str:
         return '%s(%s)' % (type(self).__name__, ', '.join(
-            '%s=%r' % pair for pair in zip(self.__slots__, self._values())))
+            '%s=%r' % pair for pair in zip(self._names(), self._values())))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._values() == other._values()
@@ -65,6 +69,24 @@ def to_bytes(text: Path, what: str = 'text') -> bytes:
     if b'\0' in made:
         raise ArgumentError('%s: a text without 0 bytes expected' % what)
     return made
+
+
+def as_utf8(text: Text, what: str = 'text') -> bytes:
+    """A text that C takes with its length."""
+    if isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode('utf-8')
+    raise TypeError('%s: a text expected, found %s' % (what, type(text).__name__))
+
+
+def integer(value: Any, what: str, least: int, most: int) -> int:
+    """An integer, of Python or NumPy, in a range."""
+    made = value.__index__() if hasattr(value, '__index__') else least - 1
+    if not least <= made <= most:
+        raise ArgumentError('%s: an integer from %d to %d expected, found %r' % (
+            what, least, most, value))
+    return int(made)
 
 
 def to_str(text: Optional[bytes]) -> str:
@@ -235,7 +257,8 @@ class Core:
         with self:
             return function(*arguments)
 
-    def create(self, function: Callable[..., Any], destroy: Callable[[Any], Any], *arguments: Any) -> Handle:
+    def create(self, function: Callable[..., Any], destroy: Callable[[Any], Any],
+               *arguments: Any) -> Handle:
         """Calls function(&out, arguments ..) and returns what it made."""
         out = c_void_p()
         with self:
@@ -446,4 +469,8 @@ def default_context() -> Context:
 
 
 def core_of(ctx: Optional[Context]) -> Core:
-    return (ctx or default_context())._core
+    if ctx is None:
+        ctx = default_context()
+    if not isinstance(ctx, Context):
+        raise TypeError('ctx: a Context expected, found %s' % type(ctx).__name__)
+    return ctx._core

@@ -4,7 +4,7 @@ from __future__ import annotations
 from ctypes import byref
 
 from . import c
-from .context import Call, Context, Record, core_of, to_bytes
+from .context import Call, Context, Record, as_utf8, core_of, to_bytes
 from .errors import ArgumentError
 from .options import Options
 
@@ -59,6 +59,8 @@ def shortlist(directory: Path, file: Path, *, ctx: Optional[Context] = None,
 def _score(name: str, hypotheses: Sequence[str], references: Sequence[str], ctx: Optional[Context],
            options: Any) -> Any:
     core = core_of(ctx)
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise TypeError('hypotheses and references: lists of texts expected')
     lines, others = list(hypotheses), list(references)
     if len(lines) != len(others):
         raise ArgumentError('%d hypotheses and %d references: equal numbers expected' % (
@@ -68,7 +70,7 @@ def _score(name: str, hypotheses: Sequence[str], references: Sequence[str], ctx:
     add = getattr(c, name + '_add')
     with core:
         for line, other in zip(lines, others):
-            a, b = line.encode('utf-8'), other.encode('utf-8')
+            a, b = as_utf8(line, 'hypotheses'), as_utf8(other, 'references')
             core.check(add(score.pointer, a, len(a), b, len(b)))
         out = getattr(c, name + '_score')()
         getattr(c, name + '_result')(score.pointer, byref(out))

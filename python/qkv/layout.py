@@ -7,7 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_CTYPES: dict[str, Any] = {name: getattr(ctypes, name) for name in dir(ctypes) if name.startswith('c_')}
+_CTYPES: dict[str, Any] = {
+    name: getattr(ctypes, name) for name in dir(ctypes) if name.startswith('c_')}
 _CTYPES['None'] = None
 
 

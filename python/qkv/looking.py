@@ -6,7 +6,7 @@ from ctypes import (addressof, byref, c_double, c_float, c_size_t, c_uint32, c_v
                     string_at)
 
 from . import c
-from .context import Call, Core, Record, text_at, to_bytes
+from .context import Call, Core, Record, integer, text_at, to_bytes
 from .errors import ArgumentError, MemoryError
 from .images import Chars, Source
 from .options import Options
@@ -16,7 +16,7 @@ from .texts import Owner, Series, TextTasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Optional, Sequence, Union
 
     from .typed import Given, Option, Path, Shape
 
@@ -131,9 +131,7 @@ class Look(Owner):
                        None if attention is None else to_bytes(attention), byref(choice))
         for name, value in (('layer', layer), ('head', head), ('position', at)):
             if value is not None:
-                if not -1 <= value < 1 << 24:
-                    raise ArgumentError('%s: an integer from -1 on expected' % name)
-                setattr(choice, name, value)
+                setattr(choice, name, integer(value, name, -1, 1 << 24))
         return choice
 
     @property
@@ -293,7 +291,8 @@ class Looking(ImageTasks):
     """Looking inside a model. An input is a text, an image (a path, an Image or an array) or a
     series (a CSV file or rows), as the model reads it."""
 
-    def look(self, input: Optional[Given] = None, second: Optional[str] = None, **options: Option) -> Look:
+    def look(self, input: Optional[Given] = None, second: Optional[str] = None,
+             **options: Option) -> Look:
         """Runs the model once on the input. second: a translator's target, or a classifier's second
         text. The options are those of `qkv look`: capture, places, least, top, change .."""
         handle = self._use()
@@ -353,11 +352,13 @@ class Looking(ImageTasks):
         made._take(handle.core, out, c.qkv_patch_free)
         return made
 
-    def change(self, input: Given, changes: list[str], second: Optional[str] = None,
+    def change(self, input: Given, changes: Union[str, Sequence[str]],
+               second: Optional[str] = None,
                **options: Option) -> Changed:
-        """The input read with and without changes: ["h.5.attn.z head=2 zero"]."""
+        """The input read with and without a change, or several: ["h.5.attn.z head=2 zero"]."""
         handle = self._use()
-        o = Options(handle.core, 'qkv_pipeline_look', dict(options, change=list(changes)))
+        o = Options(handle.core, 'qkv_pipeline_look', dict(
+            options, change=[changes] if isinstance(changes, str) else list(changes)))
         given = Input(self, input, second)
         out = c.qkv_changed()
         with Call(handle.core, handle) as call:

@@ -25,7 +25,8 @@ class Parameter:
     def __init__(self, handle: Handle, pointer: int):
         self._handle, self._pointer = handle, pointer
         self.name = to_str(c.qkv_param_name(pointer))
-        self.shape: Shape = tuple(c.qkv_param_dim(pointer, i) for i in range(c.qkv_param_ndim(pointer)))
+        self.shape: Shape = tuple(
+            c.qkv_param_dim(pointer, i) for i in range(c.qkv_param_ndim(pointer)))
 
     def _array(self, writable: bool) -> Array:
         with self._handle.core as core:

@@ -7,7 +7,7 @@ from ctypes import byref, c_size_t
 from . import c
 from .arrays import Array, take
 from .context import Call, Record, text_at, to_bytes
-from .errors import ArgumentError, FormatError
+from .errors import ArgumentError
 from .images import Image, Source
 from .options import Options
 from .texts import Classes, Numbers, Owner, TextTasks, listed
@@ -143,8 +143,9 @@ class ImageClasses(Classes):
     __slots__ = ('name',)
     name: str
 
-    def _values(self) -> tuple[Any, ...]:
-        return (self.name,) + tuple(getattr(self, n) for n in Classes.__slots__)
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        return cls.__slots__ + Classes.__slots__
 
 
 class ImageTasks(TextTasks):
@@ -180,7 +181,7 @@ class ImageTasks(TextTasks):
         def on_labels(_: Any, address: int) -> None:
             f = c.qkv_image_labels.from_address(address)
             if f.error:
-                raise FormatError(text_at(f.error))
+                raise handle.core.failure()
             classes = self._classes(f.probabilities, f.classes)
             found.append(ImageClasses(name=text_at(f.name), label=classes.label,
                                       probabilities=classes.probabilities))

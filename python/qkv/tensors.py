@@ -84,7 +84,8 @@ class Tape:
             raise Error('the tape is gone: its pass is over')
         return self._pointer
 
-    def probe(self, pattern: Optional[str], function: Callable[[str, Tensor], Optional[Values]]) -> None:
+    def probe(self, pattern: Optional[str],
+              function: Callable[[str, Tensor], Optional[Values]]) -> None:
         """Has function(name, tensor) called at every place that matches, in which "*" stands for
         any characters (None: all). What it returns, an array of the tensor's shape, replaces the
         tensor; None leaves it."""
@@ -103,8 +104,8 @@ class Tape:
             return made
         # NULL would fail the pass: the next event ends it, and training saves.
         fn = self._call.callback('qkv_probe_fn', on_place, stop=lambda user, on, name, x: x)
-        self._core.check(c.qkv_probe_add(tape, None if pattern is None else to_bytes(pattern),
-                                         fn, None))
+        places = None if pattern is None else to_bytes(pattern, 'pattern')
+        self._core.check(c.qkv_probe_add(tape, places, fn, None))
 
     def _replace(self, tape: int, name: str, shape: Shape, value: Values) -> int:
         cast_to = getattr(value, 'astype', None)  # of NumPy
@@ -133,7 +134,7 @@ class Tape:
             _kept(_references(view), to_str(name))
         probe = c.qkv_attention_probe(sequence=-1, head=-1, gradient=gradient)
         fn = self._call.callback('qkv_attention_probe.fn', on_weights, stop=None)
-        name = None if pattern is None else Chars(pattern)
+        name = None if pattern is None else Chars(pattern, 'pattern')
         if name:
             probe.name = name.address
         probe.fn = cast(fn, c_void_p)

@@ -6,7 +6,8 @@ from ctypes import byref, c_float, c_int32, c_void_p
 
 from . import c
 from .arrays import Array, take
-from .context import Call, Core, Handle, Owned, Record, text_at, to_bytes, to_str
+from .context import (Call, Core, Handle, Owned, Record, as_utf8, integer, text_at,
+                      to_bytes, to_str)
 from .errors import ArgumentError
 from .images import Chars
 from .options import Options, strings
@@ -121,11 +122,8 @@ class Vectors(Numbers):
 
     def nearest(self, among: Vectors, k: int = 5) -> list[list[tuple[int, float]]]:
         """Of each vector the k nearest ones: (index in among, cosine), the nearest first."""
-        handle, other = self._use(), among._use()
-        if not 0 < k <= other.pointer.count:
-            raise ArgumentError('k: an integer from 1 to %d expected, found %s' % (
-                other.pointer.count, k))
-        n = len(self)
+        handle, n = self._use(), len(self)
+        k = integer(k, 'k', 1, len(among))
         ids, cosines = (c_int32 * (n * k))(), (c_float * (n * k))()
         handle.core.do(c.qkv_vectors_nearest, byref(self._struct), byref(among._struct), k, ids,
                        cosines)
@@ -140,6 +138,8 @@ class Vectors(Numbers):
 def listed(value: Any) -> tuple[bool, list[Any]]:
     """(was one, list)"""
     one = isinstance(value, (str, bytes, os.PathLike)) or hasattr(value, '__array_interface__')
+    if not one and not hasattr(value, '__iter__'):
+        raise TypeError('an input or a list of them expected, found %s' % type(value).__name__)
     return one, [value] if one else list(value)
 
 
@@ -153,7 +153,8 @@ class TextTasks(Owned):
     def label(self, i: int) -> str:
         """The name of class i."""
         handle = self._use()
-        return to_str(handle.core.get(c.qkv_pipeline_label, handle.pointer, i))
+        return to_str(handle.core.get(c.qkv_pipeline_label, handle.pointer,
+                                      integer(i, 'class', 0, 2 ** 31 - 1)))
 
     # ---- generation
 
@@ -177,6 +178,7 @@ class TextTasks(Owned):
         the call."""
         handle = self._use()
         if prompt is not None:
+            as_utf8(prompt, 'prompt')  # a list would be taken for its last text
             options['prompt'] = prompt
         o = Options(handle.core, 'qkv_pipeline_generate', options)
         made: list[Continuation] = []
@@ -224,7 +226,7 @@ class TextTasks(Owned):
         """The n_best translations of each line, the best first, with their scores."""
         handle = self._use()
         o = Options(handle.core, 'qkv_pipeline_translate', options, handle.pointer)
-        encoded = [line.encode('utf-8') for line in lines]
+        encoded = [as_utf8(line) for line in lines]
         if any(b'\n' in line for line in encoded):
             raise ArgumentError('translate: lines without newlines expected')
         text = b''.join(line + b'\n' for line in encoded)
@@ -285,8 +287,7 @@ class TextTasks(Owned):
             parts = [text] if isinstance(text, (str, bytes)) else list(text)
             if not 1 <= len(parts) <= 2:
                 raise ArgumentError('classify: a text, or a pair of texts, expected')
-            encoded = [Chars(part.encode('utf-8') if isinstance(part, str) else part)
-                       for part in parts]
+            encoded = [Chars(as_utf8(part)) for part in parts]
             keep.append(encoded)
             pair.text, pair.len = encoded[0].address, len(encoded[0])
             if len(parts) == 2:

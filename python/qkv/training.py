@@ -1,6 +1,7 @@
 """Training jobs."""
 from __future__ import annotations
 
+import os
 from ctypes import byref, cast, c_void_p
 
 from . import c
@@ -9,7 +10,7 @@ from .context import Call, Context, Core, Event, Handle, Record, core_of, text_a
 from .errors import ArgumentError
 from .images import Image
 from .model import metrics_of
-from .options import Setting, describe, settings_json
+from .options import Setting, describe, plain, settings_json
 from .tensors import Tape
 
 TYPE_CHECKING = False
@@ -149,7 +150,8 @@ def train(kind: str, *, on_event: Optional[Callable[[Union[Training, Event]], ob
         call(c.qkv_job_run, job.pointer, call.callback('qkv_train_fn', on_train), None,
              byref(result))
         return Result(
-            directory=to_str(to_bytes(str(settings.get('out', '')))), step=result.step,
+            directory=os.fsdecode(to_bytes(plain('out', settings.get('out', '')))),
+            step=result.step,
             seconds=result.seconds, stopped=result.stopped, early=result.early,
             was_finished=result.was_finished, best_step=result.best_step,
             metrics=metrics_of(result.metrics), train_loss=result.train_loss,

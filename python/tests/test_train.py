@@ -26,6 +26,9 @@ class Training(Test):
         base.command('train', kind, '--out', base.path('there'), *words)
         self.assertEqual(bits(base.path('here')), bits(base.path('there')))
         self.assertEqual((result.step, result.stopped, result.unit), (2, False, 'tokens'))
+        again = qkv.train(kind, out=base.path('here').encode(), resume=True, ctx=base.context(),
+                          **given)
+        self.assertEqual((again.directory, again.was_finished), (base.path('here'), True))
         with qkv.Model(result.directory, ctx=base.CONTEXT) as m:
             evaluated = m.evaluate()
             self.assertAlmostEqual(evaluated['loss'], result.metrics['loss'], 4)
