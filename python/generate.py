@@ -22,9 +22,9 @@ TOKEN = re.compile(r'\s*([A-Za-z_]\w*|0[xX][0-9a-fA-F]+[uUlL]*|\d[\w.]*|"(?:[^"\
 PLAIN = {  # C's words for a number, without qualifiers and sorted -> ctypes' name
     'void': 'None', '_Bool': 'c_bool', 'bool': 'c_bool', 'char': 'c_char', 'float': 'c_float',
     'double': 'c_double', 'int': 'c_int', 'unsigned': 'c_uint', 'int unsigned': 'c_uint',
-    'long': 'c_long', 'long long': 'c_longlong', 'size_t': 'c_size_t', 'int8_t': 'c_int8',
-    'uint8_t': 'c_uint8', 'int16_t': 'c_int16', 'uint16_t': 'c_uint16', 'int32_t': 'c_int32',
-    'uint32_t': 'c_uint32', 'int64_t': 'c_int64', 'uint64_t': 'c_uint64'}
+    'long': 'c_long', 'long long': 'c_longlong', 'size_t': 'c_size_t', 'ptrdiff_t': 'c_ssize_t',
+    'int8_t': 'c_int8', 'uint8_t': 'c_uint8', 'int16_t': 'c_int16', 'uint16_t': 'c_uint16',
+    'int32_t': 'c_int32', 'uint32_t': 'c_uint32', 'int64_t': 'c_int64', 'uint64_t': 'c_uint64'}
 QUALIFIERS = {'const', 'extern', 'static', 'inline', 'volatile', 'restrict'}
 
 
@@ -303,6 +303,12 @@ def check(headers, tables, cc, include):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'qkv'))
     from layout import Layout  # the code that makes the structs at run time
     layout = Layout(tables['STRUCTS'])
+    for name, kinds in list(headers.functions.items()) + list(headers.callbacks.items()):
+        try:
+            list(map(layout.type, kinds))
+        except KeyError as unknown:
+            raise SystemExit('generate.py: %s: no type of ctypes for %s' % (
+                name, unknown)) from None
     lines = ['#include <qkv.h>', '#include <stddef.h>']
     for name in sorted(headers.structs):
         if '.' in name:

@@ -7,7 +7,8 @@ import sys
 import qkv
 
 text, photos, picture, out = sys.argv[1:]
-settings = dict(data=text, out=out + "/gpt", tokenizer="char", model="nano", length=32, steps=60)
+settings: dict = dict(data=text, out=out + "/gpt", tokenizer="char", model="nano", length=32,
+                      steps=60)
 
 
 def on_event(event):

@@ -12,7 +12,7 @@ model, text = qkv.Model(sys.argv[1]), sys.argv[2]
 for name, parameter in model.parameters.items():
     print("%-28s %-14s std %.4f" % (name, parameter.shape, np.asarray(parameter).std()))
 
-norms = {}
+norms: dict = {}
 
 
 def begin(tape):

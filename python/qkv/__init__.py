@@ -16,7 +16,7 @@ from __future__ import annotations
 from . import c, errors
 from .arrays import Array
 from .chat import Answer, Chat
-from .context import Context, Event, to_str
+from .context import Context, Event, version
 from .errors import (ArgumentError, CancelledError, ClosedError, Error, FileError, FormatError,
                      MemoryError, NumericError, ShapeError, UnsupportedError)
 from .files import Shortlist, bleu, chrf, convert, quantize, report, shortlist
@@ -24,13 +24,20 @@ from .images import Image
 from .looking import Changed, Head, Look, Patch, Place
 from .model import Model, Parameter, Parameters
 from .options import Setting
-from .pictures import Codes, Colorization, ImageClasses, Reconstruction, Samples, Segmentation
+from .pictures import (Codes, Colorization, ImageClasses, NextCode, Reconstruction, Samples,
+                       Segmentation)
 from .tensors import Tape, Tensor
 from .texts import Classes, Continuation, Guess, NextToken, Series, Translation, Vectors
 from .tokenizer import Tokenizer
 from .training import Pass, Result, Training, check, kinds, options, settings, train
 
-__version__ = to_str(c.qkv_version(None))
-__all__ = ['c', 'errors'] + [
-    name for name, value in list(globals().items()) if not name.startswith('_')
-    and type(value) is not type(c) and name not in ('annotations', 'to_str')]
+__version__ = version()
+__all__ = [  # in full: type checkers read it
+    'Answer', 'ArgumentError', 'Array', 'bleu', 'c', 'CancelledError', 'Changed', 'Chat',
+    'check', 'chrf', 'Classes', 'ClosedError', 'Codes', 'Colorization', 'Context',
+    'Continuation', 'convert', 'Error', 'errors', 'Event', 'FileError', 'FormatError', 'Guess',
+    'Head', 'Image', 'ImageClasses', 'kinds', 'Look', 'MemoryError', 'Model', 'NextCode',
+    'NextToken', 'NumericError', 'options', 'Parameter', 'Parameters', 'Pass', 'Patch', 'Place',
+    'quantize', 'Reconstruction', 'report', 'Result', 'Samples', 'Segmentation', 'Series',
+    'Setting', 'settings', 'ShapeError', 'Shortlist', 'shortlist', 'Tape', 'Tensor',
+    'Tokenizer', 'train', 'Training', 'Translation', 'UnsupportedError', 'Vectors']

@@ -19,6 +19,10 @@ import os
 from . import _tables
 from .layout import Layout
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lib')
 _layout = Layout(_tables.STRUCTS)
 
@@ -41,7 +45,7 @@ def _load() -> ctypes.CDLL:
 library = _load()
 
 
-def _make(name: str):
+def _make(name: str) -> Any:
     if name in _tables.CONSTANTS:
         return _tables.CONSTANTS[name]
     if name in _tables.FUNCTIONS:
@@ -56,12 +60,12 @@ def _make(name: str):
     raise AttributeError('qkv has no "%s"' % name)
 
 
-def callback(name: str):
+def callback(name: str) -> Any:
     """The class of a function type, or of a struct's pointer to a function: "struct.field"."""
     return ctypes.CFUNCTYPE(*map(_layout.type, _tables.CALLBACKS[name].split()))
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name.startswith('_'):
         raise AttributeError(name)
     made = globals()[name] = _make(name)

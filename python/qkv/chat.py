@@ -11,10 +11,15 @@ from .texts import ids_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Union
 
-_ENDS = {'QKV_CHAT_STOPPED': 'stop', 'QKV_CHAT_LENGTH': 'length',
-         'QKV_CHAT_INTERRUPTED': 'interrupted'}
+    from .typed import Option
+
+    Message = Mapping[str, object]
+    Messages = Union[Mapping[str, object], Sequence[Message]]
+
+_ENDS: dict[str, Literal['stop', 'length', 'interrupted']] = {
+    'QKV_CHAT_STOPPED': 'stop', 'QKV_CHAT_LENGTH': 'length', 'QKV_CHAT_INTERRUPTED': 'interrupted'}
 
 
 class Answer(Record):
@@ -24,7 +29,7 @@ class Answer(Record):
     __slots__ = ('text', 'ids', 'end', 'prompt_tokens', 'reused_tokens')
     text: str
     ids: list[int]
-    end: str
+    end: Literal['stop', 'length', 'interrupted']
     prompt_tokens: int
     reused_tokens: int
 
@@ -45,18 +50,19 @@ class Chat(Owned):
             call(c.qkv_chat_open, byref(out), model.pointer, o.reference)
         self._handle = Handle(model.core, out.value, c.qkv_chat_close, model)
 
-    def say(self, text: str, on_text: Optional[Callable[[str], Any]] = None) -> Answer:
+    def say(self, text: str, on_text: Optional[Callable[[str], object]] = None) -> Answer:
         """Adds a message, and returns the model's answer. on_text receives the pieces of it as they
         are made; False ends it. After an exception the conversation is as it was before."""
         return self._answer(c.qkv_chat_say, to_bytes(text), on_text=on_text)
 
-    def answer(self, messages: Any, on_text: Optional[Callable[[str], Any]] = None) -> Answer:
+    def answer(self, messages: Messages,
+               on_text: Optional[Callable[[str], object]] = None) -> Answer:
         """Replaces the conversation by another and answers it. messages: [{"role": "user",
         "content": "Hi"}, ..], or {"messages": [..], ..} with variables of the template."""
         text = _conversation(messages)
         return self._answer(c.qkv_chat_answer, b'messages', text, len(text), on_text=on_text)
 
-    def text(self, messages: Any) -> str:
+    def text(self, messages: Messages) -> str:
         """The text that the model would continue, were it to answer the conversation."""
         handle, text, out = self._use(), _conversation(messages), c.qkv_text()
         with handle.core as core:
@@ -73,7 +79,7 @@ class Chat(Owned):
         handle.core.do(c.qkv_chat_reset, handle.pointer)
 
     def _answer(self, function: Callable[..., int], *arguments: Any,
-                on_text: Optional[Callable[[str], Any]]) -> Answer:
+                on_text: Optional[Callable[[str], object]]) -> Answer:
         handle, made = self._use(), Answer()
 
         def on_piece(_: Any, address: int) -> Any:
@@ -91,12 +97,12 @@ class Chat(Owned):
         return made
 
 
-def _conversation(messages: Any) -> bytes:
+def _conversation(messages: Messages) -> bytes:
     return _json('messages', messages if isinstance(messages, dict) else {
         'messages': messages}).encode()
 
 
-def _json(name: str, value: Any) -> str:
+def _json(name: str, value: object) -> str:
     import json
     try:
         return json.dumps(value)

@@ -11,27 +11,35 @@ from .errors import BY_STATUS, ArgumentError, CancelledError, ClosedError, Error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Literal, Optional, TypeVar
+
+    from .typed import Path, Text
+
+    Self = TypeVar('Self', bound='Owned')
 
 
 class Record:
     """Named values."""
 
-    __slots__: tuple = ()
+    __slots__: tuple[str, ...] = ()
 
     def __init__(self, **values: Any):
         for name, value in values.items():
             setattr(self, name, value)
 
-    def _values(self) -> tuple:
-        return tuple(getattr(self, name, None) for name in self.__slots__)
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        return cls.__slots__
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name, None) for name in self._names())
 
     def __repr__(self) -> str:
         return '%s(%s)' % (type(self).__name__, ', '.join(
-            '%s=%r' % pair for pair in zip(self.__slots__, self._values())))
+            '%s=%r' % pair for pair in zip(self._names(), self._values())))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._values() == other._values()  # type: ignore
+        return type(self) is type(other) and self._values() == other._values()
 
     __hash__ = None  # type: ignore
 
@@ -41,7 +49,7 @@ class Event(Record):
     (0: unknown) units of the work that text names."""
 
     __slots__ = ('kind', 'text', 'unit', 'done', 'total')
-    kind: str
+    kind: Literal['note', 'progress']
     text: str
     unit: str
     done: int
@@ -50,7 +58,7 @@ class Event(Record):
 
 # ---- texts -------------------------------------------------------------------------------------
 
-def to_bytes(text: Any, what: str = 'text') -> bytes:
+def to_bytes(text: Path, what: str = 'text') -> bytes:
     """A text or a path as C takes it, before the 0 byte that ends it."""
     if isinstance(text, (bytes, bytearray)):
         made = bytes(text)
@@ -63,6 +71,24 @@ def to_bytes(text: Any, what: str = 'text') -> bytes:
     return made
 
 
+def as_utf8(text: Text, what: str = 'text') -> bytes:
+    """A text that C takes with its length."""
+    if isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode('utf-8')
+    raise TypeError('%s: a text expected, found %s' % (what, type(text).__name__))
+
+
+def integer(value: Any, what: str, least: int, most: int) -> int:
+    """An integer, of Python or NumPy, in a range."""
+    made = value.__index__() if hasattr(value, '__index__') else least - 1
+    if not least <= made <= most:
+        raise ArgumentError('%s: an integer from %d to %d expected, found %r' % (
+            what, least, most, value))
+    return int(made)
+
+
 def to_str(text: Optional[bytes]) -> str:
     return text.decode('utf-8', 'replace') if text else ''
 
@@ -70,6 +96,11 @@ def to_str(text: Optional[bytes]) -> str:
 def text_at(address: Optional[int], length: int = -1) -> str:
     """The text at an address: of so many bytes, or up to a 0 byte."""
     return to_str(string_at(address, length)) if address else ''
+
+
+def version() -> str:
+    """The library's version."""
+    return to_str(c.qkv_version(None))
 
 
 # ---- signals -----------------------------------------------------------------------------------
@@ -144,11 +175,11 @@ class Core:
         self.number = 0  # of the newest object
         self.live: dict[int, int] = {}  # objects that are not destroyed yet, and their owners
         self.dead: list[tuple[Optional[Callable[[Any], Any]], Any, int]] = []
-        self.on_event: Optional[Callable] = None
+        self.on_event: Optional[Callable[[Event], object]] = None
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
         self.dropped = False
-        self._masks: list = []  # of the thread that has the lock
+        self._masks: list[Any] = []  # of the thread that has the lock
         status = c.qkv_context_create(byref(out), byref(options) if options else None)
         if status:
             raise self.error(status, to_str(c.qkv_status_text(status)))
@@ -217,16 +248,17 @@ class Core:
             message = to_str(c.qkv_context_message(self.pointer))
             raise self.error(status, message or to_str(c.qkv_status_text(status)))
 
-    def do(self, function: Callable, *arguments: Any) -> None:
+    def do(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls a function that returns a status."""
         with self:
             self.check(function(*arguments))
 
-    def get(self, function: Callable, *arguments: Any) -> Any:
+    def get(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with self:
             return function(*arguments)
 
-    def create(self, function: Callable, destroy: Callable, *arguments: Any) -> Handle:
+    def create(self, function: Callable[..., Any], destroy: Callable[[Any], Any],
+               *arguments: Any) -> Handle:
         """Calls function(&out, arguments ..) and returns what it made."""
         out = c_void_p()
         with self:
@@ -244,12 +276,12 @@ class Call:
     """
 
     def __init__(self, core: Core, busy: Optional[Handle] = None,
-                 on_event: Optional[Callable] = None):
+                 on_event: Optional[Callable[[Event], object]] = None):
         self.core = core
         self.error: Optional[BaseException] = None
         self.on_event = on_event
         self._busy = busy
-        self._callbacks: list = []  # C has their addresses
+        self._callbacks: list[Any] = []  # C has their addresses
         self._interrupt: Any = None
 
     def __enter__(self) -> Call:
@@ -318,26 +350,28 @@ class Call:
             text=text_at(event.text), unit=text_at(event.unit), done=event.done,
             total=event.total))
 
-    def callback(self, kind: str, function: Callable, stop: Any = False, go_on: Any = True) -> Any:
+    def callback(self, kind: str, function: Callable[..., Any], stop: Any = False,
+                 go_on: Any = True) -> Any:
         """A function for C. It returns `stop` after False, an exception or Ctrl-C, `go_on` after
-        None, else the function's result."""
+        None, else the function's result. stop: a value, or a function of the arguments."""
         def guarded(*arguments: Any) -> Any:
+            ended = stop(*arguments) if callable(stop) else stop
             SIGNALS.restore(self.core._masks[0])  # processes that are started here inherit it
             try:
                 result = function(*arguments) if self.going_on() else False
             except BaseException as error:
                 self.error = self.error or error
-                return stop
+                return ended
             finally:
                 SIGNALS.block()
             if result is False or not self.going_on():
-                return stop
+                return ended
             return go_on if result is None else result
         made = c.callback(kind)(guarded)
         self._callbacks.append(made)
         return made
 
-    def __call__(self, function: Callable, *arguments: Any) -> None:
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> None:
         status = function(*arguments)
         if self.error:
             error, self.error = self.error, None
@@ -366,7 +400,7 @@ class Owned:
     def closed(self) -> bool:
         return self._handle is None
 
-    def __enter__(self):
+    def __enter__(self: Self) -> Self:
         self._use()
         return self
 
@@ -384,7 +418,7 @@ class Context:
     """
 
     def __init__(self, *, threads: int = 0, isa: int = 0, dtype: str = 'f32',
-                 on_event: Optional[Callable[[Event], Any]] = None):
+                 on_event: Optional[Callable[[Event], object]] = None):
         options = c.qkv_context_defaults()
         products = getattr(c, 'QKV_PRODUCTS_' + str(dtype).upper(), None)
         if products is None:
@@ -400,16 +434,16 @@ class Context:
         self._core.on_event = on_event
 
     @property
-    def on_event(self) -> Optional[Callable[[Event], Any]]:
+    def on_event(self) -> Optional[Callable[[Event], object]]:
         return self._core.on_event
 
     @on_event.setter
-    def on_event(self, function: Optional[Callable[[Event], Any]]) -> None:
+    def on_event(self, function: Optional[Callable[[Event], object]]) -> None:
         self._core.on_event = function
 
     @property
     def threads(self) -> int:
-        return self._core.get(c.qkv_context_threads, self._core.pointer)
+        return int(self._core.get(c.qkv_context_threads, self._core.pointer))
 
     def cancel(self) -> None:
         """Cancels the call that goes on, from any thread: CancelledError there. Training saves and
@@ -418,7 +452,7 @@ class Context:
 
     def memory(self) -> int:
         """Bytes that the library's objects of this context take."""
-        return self._core.get(c.qkv_context_memory, self._core.pointer).live_bytes
+        return int(self._core.get(c.qkv_context_memory, self._core.pointer).live_bytes)
 
 
 _default: Optional[Context] = None
@@ -435,4 +469,8 @@ def default_context() -> Context:
 
 
 def core_of(ctx: Optional[Context]) -> Core:
-    return (ctx or default_context())._core
+    if ctx is None:
+        ctx = default_context()
+    if not isinstance(ctx, Context):
+        raise TypeError('ctx: a Context expected, found %s' % type(ctx).__name__)
+    return ctx._core

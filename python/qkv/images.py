@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import numpy
 
+    from .typed import Given, Path, Shape, Values
+
 
 def free_image(image: Any, core: Core) -> None:
     c.qkv_image_free(byref(image), core.pointer)
@@ -26,10 +28,10 @@ class Image(Owned):
 
     _image: Any
 
-    def __init__(self, array: Any, *, ctx: Optional[Context] = None):
+    def __init__(self, array: Values, *, ctx: Optional[Context] = None):
         self._copy(core_of(ctx), array)
 
-    def _copy(self, core: Core, array: Any) -> None:
+    def _copy(self, core: Core, array: Values) -> None:
         address, shape, keep = take(array, '|u1', 'array')
         height, width, channels = image_shape(shape)
         image = c.qkv_image()
@@ -43,7 +45,7 @@ class Image(Owned):
         self._handle = Handle(core, image, lambda i: free_image(i, core))
 
     @classmethod
-    def open(cls, path: Any, *, channels: int = 3, ctx: Optional[Context] = None) -> Image:
+    def open(cls, path: Path, *, channels: int = 3, ctx: Optional[Context] = None) -> Image:
         """Reads a PNG or JPEG file. channels: 1, 3, or 0: as in the file."""
         core = core_of(ctx)
         image, options = c.qkv_image(), c.qkv_image_defaults()
@@ -79,35 +81,35 @@ class Image(Owned):
         return Array(self._image.data, self.shape, '|u1', handle)
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> dict[str, Any]:
         return self.array.__array_interface__
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> numpy.ndarray[Any, Any]:
         return self.array.numpy()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Path) -> None:
         """Writes a PNG file."""
         handle = self._use()
         handle.core.do(c.qkv_image_write, byref(self._image), handle.core.pointer,
                        to_bytes(path, 'path'))
 
 
-def image_shape(shape: tuple) -> tuple[int, int, int]:
+def image_shape(shape: Shape) -> tuple[int, int, int]:
     full = tuple(shape) + (1,) if len(shape) == 2 else tuple(shape)
     if len(full) != 3 or full[2] not in (1, 3) or 0 in full:
         raise ArgumentError('image: (height, width), (height, width, 1) or (height, width, 3) '
                             'expected, found %s' % (tuple(shape),))
-    return full  # type: ignore
+    return full
 
 
 class Source:
     """qkv_image_source of a path, an Image, or an array of uint8, whose memory is read."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Given):
         self.struct = c.qkv_image_source()
         self.fill(self.struct, value)
 
-    def fill(self, struct: Any, value: Any) -> None:
+    def fill(self, struct: Any, value: Given) -> None:
         self._keep: Any
         if isinstance(value, (str, bytes, os.PathLike)):
             self._keep = Chars(value, 'image')
@@ -127,7 +129,7 @@ class Source:
 class Chars:
     """A text for a field of a struct: `address` is valid as long as this object."""
 
-    def __init__(self, text: Any, what: str = 'text'):
+    def __init__(self, text: Path, what: str = 'text'):
         self._buffer = create_string_buffer(to_bytes(text, what))
         self.address = addressof(self._buffer)
 

@@ -6,25 +6,27 @@ from ctypes import (addressof, byref, c_double, c_float, c_size_t, c_uint32, c_v
                     string_at)
 
 from . import c
-from .context import Call, Core, Record, text_at, to_bytes
+from .context import Call, Core, Record, integer, text_at, to_bytes
 from .errors import ArgumentError, MemoryError
 from .images import Chars, Source
 from .options import Options
 from .pictures import ImageTasks
 from .tensors import Tape
-from .texts import Owner, Series
+from .texts import Owner, Series, TextTasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Optional, Sequence, Union
+
+    from .typed import Given, Option, Path, Shape
 
 
 class Input:
     """qkv_look_input: a text, an image or a series, as the model reads it."""
 
-    def __init__(self, model: Any, value: Any, second: Optional[str] = None):
+    def __init__(self, model: TextTasks, value: Optional[Given], second: Optional[str] = None):
         self.struct = c.qkv_look_input()
-        self._keep: list = []
+        self._keep: list[Any] = []
         if second is not None:
             self.struct.second = self._chars(second)
         if value is None:
@@ -41,9 +43,9 @@ class Input:
             self._keep.append(source)
             self.struct.image = source.struct
 
-    def _chars(self, text: Any) -> int:
+    def _chars(self, text: Path) -> int:
         self._keep.append(Chars(text))
-        return self._keep[-1].address
+        return int(self._keep[-1].address)
 
     def _address(self, struct: Any) -> int:
         self._keep.append(struct)
@@ -54,7 +56,7 @@ class Input:
         return byref(self.struct)
 
 
-def save_drawing(core: Core, path: Any, function: Callable, *arguments: Any) -> None:
+def save_drawing(core: Core, path: Path, function: Callable[..., Any], *arguments: Any) -> None:
     """Writes what function(.., &drawing) draws as .svg or .png."""
     out = c_void_p()
     with core:
@@ -70,7 +72,7 @@ def parsed(text: bytes) -> Any:
     return json.loads(text)
 
 
-def as_json(core: Core, function: Callable, *arguments: Any) -> Any:
+def as_json(core: Core, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """The object whose members function(.., writer) writes."""
     writer = c.qkv_json_writer()
     with core:
@@ -84,10 +86,11 @@ def as_json(core: Core, function: Callable, *arguments: Any) -> Any:
             c.qkv_json_writer_free(byref(writer))
     if text is None:
         raise MemoryError('out of memory while the answer was written')
-    return parsed(text)
+    made: dict[str, Any] = parsed(text)
+    return made
 
 
-def as_text(core: Core, function: Callable, *arguments: Any) -> str:
+def as_text(core: Core, function: Callable[..., Any], *arguments: Any) -> str:
     """The lines that function(.., string) writes."""
     string = c.qkv_str()
     with core:
@@ -118,7 +121,7 @@ class Look(Owner):
 
     def _attention(self, name: Optional[str]) -> tuple[int, Any]:
         choice = self._choose(name, None, None, None)
-        return choice.attention, self._struct.attentions[choice.attention]
+        return int(choice.attention), self._struct.attentions[choice.attention]
 
     def _choose(self, attention: Optional[str], layer: Optional[int], head: Optional[int],
                 at: Optional[int]) -> Any:
@@ -128,9 +131,7 @@ class Look(Owner):
                        None if attention is None else to_bytes(attention), byref(choice))
         for name, value in (('layer', layer), ('head', head), ('position', at)):
             if value is not None:
-                if not -1 <= value < 1 << 24:
-                    raise ArgumentError('%s: an integer from -1 on expected' % name)
-                setattr(choice, name, value)
+                setattr(choice, name, integer(value, name, -1, 1 << 24))
         return choice
 
     @property
@@ -183,7 +184,7 @@ class Look(Owner):
                     row[k] = weight
         return rows
 
-    def data(self) -> dict:
+    def data(self) -> dict[str, Any]:
         """Everything but the maps, as `qkv look --json` has it."""
         handle = self._use()
         choice = self._choose(None, None, None, None) if self.attentions else None
@@ -198,14 +199,14 @@ class Look(Owner):
             raise TypeError('text: unknown argument %s' % sorted(choice)[0])
         return as_text(handle.core, c.qkv_look_text, byref(self._struct), byref(chosen))
 
-    def draw(self, path: Any, *, attention: Optional[str] = None, layer: Optional[int] = None,
+    def draw(self, path: Path, *, attention: Optional[str] = None, layer: Optional[int] = None,
              head: Optional[int] = None, at: Optional[int] = None) -> None:
         """Writes a row as .svg or .png: over the image, where keys are its patches; else the map of
         all rows. The arguments are those of row()."""
         choice = self._choose(attention, layer, head, at)
         save_drawing(self._use().core, path, c.qkv_look_draw, byref(self._struct), byref(choice))
 
-    def draw_heads(self, path: Any, attention: Optional[str] = None) -> None:
+    def draw_heads(self, path: Path, attention: Optional[str] = None) -> None:
         """Writes small maps of all layers and heads."""
         save_drawing(self._use().core, path, c.qkv_look_draw_heads, byref(self._struct),
                      self._attention(attention)[0])
@@ -217,7 +218,7 @@ class Look(Owner):
         return [text_at(p.name) for p in (c.qkv_look_panel * s.panel_count).from_address(
             s.panels)] if s.panel_count else []
 
-    def panel(self, name: str, path: Any = None) -> Any:
+    def panel(self, name: str, path: Optional[Path] = None) -> Any:
         """The numbers of a panel; path: where its drawing is written, too."""
         handle = self._use()
         with handle.core as core:
@@ -229,7 +230,7 @@ class Look(Owner):
                 core.check(c.qkv_drawing_save(panel.drawing, to_bytes(path, 'path')))
             return parsed(string_at(panel.json))
 
-    def page(self, path: Any, *, title: Optional[str] = None, input: Optional[str] = None) -> None:
+    def page(self, path: Path, *, title: Optional[str] = None, input: Optional[str] = None) -> None:
         """Writes a page on which heads, layers and positions are chosen."""
         handle = self._use()
         options = c.qkv_look_page_options()
@@ -245,13 +246,13 @@ class Look(Owner):
 class Patch(Owner):
     """What becomes of an answer when one activation is another input's."""
 
-    def data(self) -> dict:
+    def data(self) -> dict[str, Any]:
         return as_json(self._use().core, c.qkv_patch_json, byref(self._struct))
 
     def text(self) -> str:
         return as_text(self._use().core, c.qkv_patch_text, byref(self._struct))
 
-    def draw(self, path: Any, grid: int = 0) -> None:
+    def draw(self, path: Path, grid: int = 0) -> None:
         """Writes a grid of layers and positions as .svg or .png."""
         handle = self._use()
         if not 0 <= grid < self._struct.grid_count:
@@ -259,20 +260,20 @@ class Patch(Owner):
                 self._struct.grid_count, grid))
         save_drawing(handle.core, path, c.qkv_patch_draw, byref(self._struct), grid)
 
-    def page(self, path: Any) -> None:
+    def page(self, path: Path) -> None:
         self._use().core.do(c.qkv_patch_page, byref(self._struct), None, to_bytes(path, 'path'))
 
 
 class Changed(Owner):
     """An input read by the model, and by the model with changes."""
 
-    def data(self, at: int = -1) -> dict:
+    def data(self, at: int = -1) -> dict[str, Any]:
         return as_json(self._use().core, c.qkv_changed_json, byref(self._struct), at)
 
     def text(self, at: int = -1) -> str:
         return as_text(self._use().core, c.qkv_changed_text, byref(self._struct), at)
 
-    def page(self, path: Any, at: int = -1) -> None:
+    def page(self, path: Path, at: int = -1) -> None:
         self._use().core.do(c.qkv_changed_page, byref(self._struct), at, None,
                             to_bytes(path, 'path'))
 
@@ -283,14 +284,15 @@ class Place(Record):
     __slots__ = ('name', 'weights', 'shape')
     name: str
     weights: bool
-    shape: tuple
+    shape: Shape
 
 
 class Looking(ImageTasks):
     """Looking inside a model. An input is a text, an image (a path, an Image or an array) or a
     series (a CSV file or rows), as the model reads it."""
 
-    def look(self, input: Any = None, second: Optional[str] = None, **options: Any) -> Look:
+    def look(self, input: Optional[Given] = None, second: Optional[str] = None,
+             **options: Option) -> Look:
         """Runs the model once on the input. second: a translator's target, or a classifier's second
         text. The options are those of `qkv look`: capture, places, least, top, change .."""
         handle = self._use()
@@ -303,8 +305,8 @@ class Looking(ImageTasks):
         made._take(handle.core, out, c.qkv_look_free)
         return made
 
-    def probe(self, input: Any, begin: Callable[[Tape], Any], second: Optional[str] = None,
-              **options: Any) -> None:
+    def probe(self, input: Given, begin: Callable[[Tape], object], second: Optional[str] = None,
+              **options: Option) -> None:
         """Runs the model once on the input, with probes: begin(tape) adds them to the tape."""
         handle = self._use()
         o = Options(handle.core, 'qkv_pipeline_look', options)
@@ -312,7 +314,7 @@ class Looking(ImageTasks):
         with Call(handle.core, handle) as call:
             tapes: list[Tape] = []
 
-            def on_begin(_: Any, tape: int) -> int:
+            def on_begin(_: Any, tape: int) -> Any:
                 tapes.append(Tape(handle.core, tape, call))
                 begin(tapes[0])
                 return c.QKV_OK
@@ -336,7 +338,7 @@ class Looking(ImageTasks):
             finally:
                 c.qkv_look_places_free(byref(out))
 
-    def patch(self, clean: Any, corrupt: Any, **options: Any) -> Patch:
+    def patch(self, clean: Given, corrupt: Given, **options: Option) -> Patch:
         """Activation patching: what the answer for `corrupt` becomes when one activation is
         `clean`'s. The options are those of `qkv look --patch`: answer, other, place, heads .."""
         handle = self._use()
@@ -350,11 +352,13 @@ class Looking(ImageTasks):
         made._take(handle.core, out, c.qkv_patch_free)
         return made
 
-    def change(self, input: Any, changes: list[str], second: Optional[str] = None,
-               **options: Any) -> Changed:
-        """The input read with and without changes: ["h.5.attn.z head=2 zero"]."""
+    def change(self, input: Given, changes: Union[str, Sequence[str]],
+               second: Optional[str] = None,
+               **options: Option) -> Changed:
+        """The input read with and without a change, or several: ["h.5.attn.z head=2 zero"]."""
         handle = self._use()
-        o = Options(handle.core, 'qkv_pipeline_look', dict(options, change=list(changes)))
+        o = Options(handle.core, 'qkv_pipeline_look', dict(
+            options, change=[changes] if isinstance(changes, str) else list(changes)))
         given = Input(self, input, second)
         out = c.qkv_changed()
         with Call(handle.core, handle) as call:
@@ -363,7 +367,7 @@ class Looking(ImageTasks):
         made._take(handle.core, out, c.qkv_changed_free)
         return made
 
-    def vector(self, input: Any, place: str, minus: Any = None) -> Series:
+    def vector(self, input: Given, place: str, minus: Optional[Given] = None) -> Series:
         """The mean over positions of what is at a place, less that of another input: for changes
         that add it."""
         handle = self._use()

@@ -14,7 +14,9 @@ from .tokenizer import Tokenizer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional
+    from typing import Any, Iterator, Mapping, Optional, Union
+
+    from .typed import Option, Path, Shape
 
 
 class Parameter:
@@ -23,7 +25,8 @@ class Parameter:
     def __init__(self, handle: Handle, pointer: int):
         self._handle, self._pointer = handle, pointer
         self.name = to_str(c.qkv_param_name(pointer))
-        self.shape = tuple(c.qkv_param_dim(pointer, i) for i in range(c.qkv_param_ndim(pointer)))
+        self.shape: Shape = tuple(
+            c.qkv_param_dim(pointer, i) for i in range(c.qkv_param_ndim(pointer)))
 
     def _array(self, writable: bool) -> Array:
         with self._handle.core as core:
@@ -38,7 +41,7 @@ class Parameter:
         return self._array(False)
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> dict[str, Any]:
         return self.array.__array_interface__
 
     @property
@@ -90,7 +93,7 @@ class Parameters:
             yield name
 
     def __len__(self) -> int:
-        return c.qkv_params_count(self._params)
+        return int(c.qkv_params_count(self._params))
 
     def __contains__(self, name: object) -> bool:
         with self._handle.core:
@@ -109,7 +112,7 @@ class Parameters:
     @property
     def elements(self) -> int:
         """The number of all parameters' numbers."""
-        return c.qkv_params_elements(self._params)
+        return int(c.qkv_params_elements(self._params))
 
 
 class Model(Looking):
@@ -119,7 +122,7 @@ class Model(Looking):
     directory or a list of them, "DIR" or "DIR=WEIGHT", which add up.
     """
 
-    def __init__(self, directory: Any, *, ctx: Optional[Context] = None, **options: Any):
+    def __init__(self, directory: Path, *, ctx: Optional[Context] = None, **options: Option):
         core = core_of(ctx)
         self.directory = to_str(to_bytes(directory, 'directory'))
         o = Options(core, 'qkv_pipeline', options)
@@ -168,7 +171,7 @@ class Model(Looking):
         """The parameters by name: model.parameters["wte.weight"]."""
         return Parameters(self._use())
 
-    def evaluate(self, **options: Any) -> dict[str, float]:
+    def evaluate(self, **options: Option) -> dict[str, float]:
         """The metrics on held-out data: those that training stored, or those that the options name
         (file=.., source=.., target=.. of `qkv eval`). The unit's name has the number of units."""
         handle = self._use()
@@ -178,12 +181,12 @@ class Model(Looking):
             call(c.qkv_pipeline_evaluate, handle.pointer, o.reference, byref(out))
         return metrics_of(out)
 
-    def chat(self, **options: Any) -> Chat:
+    def chat(self, **options: Union[Option, Mapping[str, object]]) -> Chat:
         """Begins a conversation. The options are those of `qkv chat`: system, tokens, greedy,
         temperature, chat_template .."""
         return Chat(self._use(), options)
 
-    def save(self, directory: Any) -> None:
+    def save(self, directory: Path) -> None:
         """Writes the model, as it is now, and its tokenizer to another directory."""
         handle = self._use()
         path = to_bytes(directory, 'directory')

@@ -10,7 +10,9 @@ from .errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional
+    from typing import Any, Iterator, Mapping, Optional
+
+    from .typed import Option
 
 
 class Setting(Record):
@@ -26,7 +28,7 @@ class Setting(Record):
     title: str
 
 
-def plain(name: str, value: Any) -> Any:
+def plain(name: str, value: Option) -> Any:
     """A value as JSON has it: a list of integers is one value ("1,2,4")."""
     if isinstance(value, (os.PathLike, bytes)):
         return os.fsdecode(value)
@@ -43,7 +45,7 @@ def plain(name: str, value: Any) -> Any:
                         'found %s' % (name, type(value).__name__))
 
 
-def settings_json(given: dict) -> bytes:
+def settings_json(given: Mapping[str, Option]) -> bytes:
     """Keyword arguments as a JSON object."""
     import json
     made = {keyword(name): plain(name, value) for name, value in given.items()}
@@ -55,16 +57,16 @@ def keyword(name: str) -> str:
     return name[:-1] if name.endswith('_') else name
 
 
-def texts(name: str, value: Any) -> Iterator[str]:
-    value = plain(name, value)
-    for item in value if isinstance(value, list) else [value]:
+def texts(name: str, value: Option) -> Iterator[str]:
+    made = plain(name, value)
+    for item in made if isinstance(made, list) else [made]:
         if isinstance(item, bool):
             yield 'true' if item else 'false'
         elif item is not None:
             yield repr(item) if isinstance(item, float) else str(item)
 
 
-def rows_of(table: int) -> list:
+def rows_of(table: int) -> list[Any]:
     t = c.qkv_option_table.from_address(table)
     return [c.qkv_option.from_address(t.rows + i * sizeof(c.qkv_option)) for i in range(t.count)]
 
@@ -76,7 +78,8 @@ def _name(row: Any) -> bytes:
 class Options:
     """A struct of options, filled from keyword arguments."""
 
-    def __init__(self, core: Core, call: str, given: dict, pipeline: Any = None):
+    def __init__(self, core: Core, call: str, given: Mapping[str, Option],
+                 pipeline: Optional[int] = None):
         """call: "qkv_pipeline_generate": of whose call_table() and call_options. pipeline: one that
         the defaults depend on."""
         self.struct = getattr(c, call + '_options')()

@@ -7,14 +7,18 @@ from ctypes import byref, c_size_t
 from . import c
 from .arrays import Array, take
 from .context import Call, Record, text_at, to_bytes
-from .errors import ArgumentError, FormatError
+from .errors import ArgumentError
 from .images import Image, Source
 from .options import Options
 from .texts import Classes, Numbers, Owner, TextTasks, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
+
+    from .typed import Given, Option, Pair, Path
+
+    Made = TypeVar('Made', bound=Owner)
 
 
 class Pictures(Owner):
@@ -86,7 +90,7 @@ class Codes(Numbers):
         s = self._struct
         return Array(s.codes, (s.rows, s.columns), '<i4', handle)
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Path) -> None:
         """Writes them as .npy."""
         handle = self._use()
         handle.core.do(c.qkv_code_grid_save, byref(self._struct), to_bytes(path, 'path'))
@@ -139,18 +143,23 @@ class ImageClasses(Classes):
     __slots__ = ('name',)
     name: str
 
-    def _values(self) -> tuple:
-        return (self.name,) + tuple(getattr(self, n) for n in Classes.__slots__)
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        return cls.__slots__ + Classes.__slots__
 
 
 class ImageTasks(TextTasks):
     """Tasks of models that read images. An image is a path, an Image, or an array of uint8 (height,
     width) or (height, width, 3), whose memory is read."""
 
-    def classify(self, what: Any) -> Any:
-        """The classes of a text, a pair (text, second) or an image; a list of them gives a list. A
-        folder of images gives a list. With a model of series: the path of a file of series."""
+    def classify(self, what: Union[Given, Iterable[Union[Given, Pair]]]) -> Any:
+        """The Classes of a text or a pair (text, second), the ImageClasses of an image; a list of
+        them gives a list. A folder of images gives a list. With a model of series: the path of a
+        file of series, and a list. Which of these the model decides: so the type is Any."""
         if self.can('classify_series'):
+            if not isinstance(what, (str, bytes, os.PathLike)):
+                raise ArgumentError('classify: a file of series expected, found %s'
+                                    % type(what).__name__)
             return self.classify_lines(what)
         images = self.can('classify_images')
         one, items = listed(what)
@@ -163,7 +172,7 @@ class ImageTasks(TextTasks):
             os.path.isdir(what) or len(found) != 1)
         return found[0] if one and not folder else found
 
-    def _classify_images(self, items: list) -> list:
+    def _classify_images(self, items: Sequence[Given]) -> list[ImageClasses]:
         handle = self._use()
         sources = [Source(item) for item in items]
         array = (c.qkv_image_source * len(items))(*[s.struct for s in sources])
@@ -172,7 +181,7 @@ class ImageTasks(TextTasks):
         def on_labels(_: Any, address: int) -> None:
             f = c.qkv_image_labels.from_address(address)
             if f.error:
-                raise FormatError(text_at(f.error))
+                raise handle.core.failure()
             classes = self._classes(f.probabilities, f.classes)
             found.append(ImageClasses(name=text_at(f.name), label=classes.label,
                                       probabilities=classes.probabilities))
@@ -181,42 +190,43 @@ class ImageTasks(TextTasks):
             call(c.qkv_pipeline_classify_images, handle.pointer, array, len(items), fn, None)
         return found
 
-    def _picture(self, made: Any, out: Any, free: Any, function: Any, *arguments: Any) -> Any:
+    def _picture(self, made: Made, out: Any, free: Callable[[Any], Any],
+                 function: Callable[..., Any], *arguments: Any) -> Made:
         handle = self._use()
         with Call(handle.core, handle) as call:
             call(function, handle.pointer, *arguments, byref(out))
         made._take(handle.core, out, free)
         return made
 
-    def _image_task(self, made: Any, out: Any, free: Any, name: str, image: Any,
-                    options: dict) -> Any:
+    def _image_task(self, made: Made, out: Any, free: Callable[[Any], Any], name: str,
+                    image: Given, options: Mapping[str, Option]) -> Made:
         call = 'qkv_pipeline_' + name
         o = Options(self._use().core, call, options)
         source = Source(image)
         return self._picture(made, out, free, getattr(c, call), byref(source.struct), o.reference)
 
-    def segment(self, image: Any, **options: Any) -> Segmentation:
+    def segment(self, image: Given, **options: Option) -> Segmentation:
         """A class for every pixel. The options are those of `qkv segment`."""
         return self._image_task(Segmentation(), c.qkv_segmentation(), c.qkv_segmentation_free,
                                 'segment', image, options)
 
-    def reconstruct(self, image: Any, **options: Any) -> Reconstruction:
+    def reconstruct(self, image: Given, **options: Option) -> Reconstruction:
         """Masks a share of the patches and fills them in. mask, paste, seed."""
         return self._image_task(Reconstruction(), c.qkv_reconstruction(),
                                 c.qkv_reconstruction_free, 'reconstruct', image, options)
 
-    def colorize(self, image: Any, **options: Any) -> Colorization:
+    def colorize(self, image: Given, **options: Option) -> Colorization:
         """Colours an image. hint=["X,Y,#RRGGBB", ..] and the other options of `qkv colorize`."""
         return self._image_task(Colorization(), c.qkv_colorization(), c.qkv_colorization_free,
                                 'colorize', image, options)
 
-    def encode(self, image: Any) -> Codes:
+    def encode(self, image: Given) -> Codes:
         """The codes of an image (VQGAN)."""
         source = Source(image)
         return self._picture(Codes(), c.qkv_code_grid(), c.qkv_code_grid_free,
                              c.qkv_pipeline_encode, byref(source.struct))
 
-    def decode(self, codes: Any) -> Image:
+    def decode(self, codes: Union[Codes, Given]) -> Image:
         """The image of codes: Codes, int32 (rows, columns), or a file."""
         handle = self._use()
         keep: Any = None
@@ -243,7 +253,8 @@ class ImageTasks(TextTasks):
         del keep
         return made
 
-    def imagine(self, *, condition: Any = None, complete: Any = None, **options: Any) -> Samples:
+    def imagine(self, *, condition: Optional[Given] = None,
+                complete: Optional[Given] = None, **options: Option) -> Samples:
         """Samples images from a prior. count, class_, seed and the other options of
         `qkv imagine`; condition, complete: images."""
         handle = self._use()

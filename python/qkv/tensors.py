@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 
+    from .typed import Shape, Values
+
 
 def _references(view: Array) -> tuple[int, int]:
     """Who refers to a view, and to its items: a memoryview holds these alone."""
@@ -61,7 +63,7 @@ class Tensor:
             raise ValueError('a copy is needed: view() makes none')
         return numpy.array(self.view(), dtype=dtype)
 
-    def tolist(self) -> list:
+    def tolist(self) -> list[Any]:
         return self.view().tolist()
 
     def _end(self) -> Optional[Array]:
@@ -82,7 +84,8 @@ class Tape:
             raise Error('the tape is gone: its pass is over')
         return self._pointer
 
-    def probe(self, pattern: Optional[str], function: Callable[[str, Tensor], Any]) -> None:
+    def probe(self, pattern: Optional[str],
+              function: Callable[[str, Tensor], Optional[Values]]) -> None:
         """Has function(name, tensor) called at every place that matches, in which "*" stands for
         any characters (None: all). What it returns, an array of the tensor's shape, replaces the
         tensor; None leaves it."""
@@ -99,13 +102,15 @@ class Tape:
             if view is not None:
                 _kept(_references(view), said)
             return made
-        fn = self._call.callback('qkv_probe_fn', on_place, stop=None)
-        self._core.check(c.qkv_probe_add(tape, None if pattern is None else to_bytes(pattern),
-                                         fn, None))
+        # NULL would fail the pass: the next event ends it, and training saves.
+        fn = self._call.callback('qkv_probe_fn', on_place, stop=lambda user, on, name, x: x)
+        places = None if pattern is None else to_bytes(pattern, 'pattern')
+        self._core.check(c.qkv_probe_add(tape, places, fn, None))
 
-    def _replace(self, tape: int, name: str, shape: tuple, value: Any) -> int:
-        if hasattr(value, 'astype'):
-            value = value.astype('float32', order='C')
+    def _replace(self, tape: int, name: str, shape: Shape, value: Values) -> int:
+        cast_to = getattr(value, 'astype', None)  # of NumPy
+        if cast_to is not None:
+            value = cast_to('float32', order='C')
         address, found, keep = take(value, '<f4', name)
         if found != shape:
             raise ArgumentError('%s: an array %s expected, found %s' % (name, shape, found))
@@ -113,9 +118,9 @@ class Tape:
         del keep
         if not made:
             raise self._core.failure()
-        return made
+        return int(made)
 
-    def attention(self, function: Callable[[str, int, int, int, Array], Any],
+    def attention(self, function: Callable[[str, int, int, int, Array], object],
                   pattern: Optional[str] = None, *, gradient: bool = False) -> None:
         """Has function(name, sequence, head, row, weights) called with rows of attention weights
         (rows, keys), the first of which is query `row`, at attentions whose name matches. The
@@ -129,7 +134,7 @@ class Tape:
             _kept(_references(view), to_str(name))
         probe = c.qkv_attention_probe(sequence=-1, head=-1, gradient=gradient)
         fn = self._call.callback('qkv_attention_probe.fn', on_weights, stop=None)
-        name = None if pattern is None else Chars(pattern)
+        name = None if pattern is None else Chars(pattern, 'pattern')
         if name:
             probe.name = name.address
         probe.fn = cast(fn, c_void_p)

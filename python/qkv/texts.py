@@ -6,14 +6,17 @@ from ctypes import byref, c_float, c_int32, c_void_p
 
 from . import c
 from .arrays import Array, take
-from .context import Call, Handle, Owned, Record, text_at, to_bytes, to_str
+from .context import (Call, Core, Handle, Owned, Record, as_utf8, integer, text_at,
+                      to_bytes, to_str)
 from .errors import ArgumentError
 from .images import Chars
 from .options import Options, strings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Iterable, Optional, Sequence, Union, overload
+
+    from .typed import Given, Option, Pair, Path, Texts, Values
 
 
 class NextToken(Record):
@@ -64,7 +67,7 @@ class Owner(Owned):
 
     _struct: Any
 
-    def _take(self, core: Any, struct: Any, free: Callable) -> None:
+    def _take(self, core: Core, struct: Any, free: Callable[[Any], Any]) -> None:
         self._struct = struct
         self._handle = Handle(core, struct, lambda s: free(byref(s)))
 
@@ -115,29 +118,28 @@ class Vectors(Numbers):
 
     def __len__(self) -> int:
         self._use()
-        return self._struct.count
+        return int(self._struct.count)
 
     def nearest(self, among: Vectors, k: int = 5) -> list[list[tuple[int, float]]]:
         """Of each vector the k nearest ones: (index in among, cosine), the nearest first."""
-        handle, other = self._use(), among._use()
-        if not 0 < k <= other.pointer.count:
-            raise ArgumentError('k: an integer from 1 to %d expected, found %s' % (
-                other.pointer.count, k))
-        n = len(self)
+        handle, n = self._use(), len(self)
+        k = integer(k, 'k', 1, len(among))
         ids, cosines = (c_int32 * (n * k))(), (c_float * (n * k))()
         handle.core.do(c.qkv_vectors_nearest, byref(self._struct), byref(among._struct), k, ids,
                        cosines)
         return [list(zip(ids[i * k:i * k + k], cosines[i * k:i * k + k])) for i in range(n)]
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Path) -> None:
         """Writes them as .npy, float32 (count, width)."""
         handle = self._use()
         handle.core.do(c.qkv_vectors_save, byref(self._struct), to_bytes(path, 'path'))
 
 
-def listed(value: Any) -> tuple[bool, list]:
+def listed(value: Any) -> tuple[bool, list[Any]]:
     """(was one, list)"""
     one = isinstance(value, (str, bytes, os.PathLike)) or hasattr(value, '__array_interface__')
+    if not one and not hasattr(value, '__iter__'):
+        raise TypeError('an input or a list of them expected, found %s' % type(value).__name__)
     return one, [value] if one else list(value)
 
 
@@ -151,30 +153,32 @@ class TextTasks(Owned):
     def label(self, i: int) -> str:
         """The name of class i."""
         handle = self._use()
-        return to_str(handle.core.get(c.qkv_pipeline_label, handle.pointer, i))
+        return to_str(handle.core.get(c.qkv_pipeline_label, handle.pointer,
+                                      integer(i, 'class', 0, 2 ** 31 - 1)))
 
     # ---- generation
 
     def generate(self, prompt: Optional[str] = None, *,
-                 on_text: Optional[Callable[[str], Any]] = None, **options: Any) -> str:
+                 on_text: Optional[Callable[[str], object]] = None, **options: Option) -> str:
         """Continues the prompt and returns what it adds. on_text receives the pieces of it as they
         are made; False ends the text. The options are those of `qkv generate`: tokens, greedy,
         temperature, top_k, top_p, seed ..; qkv.options("generate") lists them."""
         if options.get('count', 1) != 1 or options.get('lines') is not None:
             raise ArgumentError('generate makes one text: continuations expected for several')
 
-        def on_piece(index: int, piece: str, token: Any) -> Any:
+        def on_piece(index: int, piece: str, token: Optional[int]) -> object:
             return on_text(piece) if on_text and token is not None and piece else None
         return self.continuations(prompt, on_piece=on_piece, **options)[0].text
 
     def continuations(self, prompt: Optional[str] = None, *,
-                      on_piece: Optional[Callable[[int, str, Optional[int]], Any]] = None,
-                      **options: Any) -> list[Continuation]:
+                      on_piece: Optional[Callable[[int, str, Optional[int]], object]] = None,
+                      **options: Option) -> list[Continuation]:
         """Continues the prompt `count` times, or each line of the file `lines`. on_piece receives
         (index of the continuation, text, id): the prompt with id None, then each token; False ends
         the call."""
         handle = self._use()
         if prompt is not None:
+            as_utf8(prompt, 'prompt')  # a list would be taken for its last text
             options['prompt'] = prompt
         o = Options(handle.core, 'qkv_pipeline_generate', options)
         made: list[Continuation] = []
@@ -203,18 +207,26 @@ class TextTasks(Owned):
 
     # ---- translation
 
-    def translate(self, text: Any, **options: Any) -> Any:
+    if TYPE_CHECKING:
+        @overload
+        def translate(self, text: str, **options: Option) -> str: ...
+
+        @overload
+        def translate(self, text: Texts, **options: Option) -> list[str]: ...
+
+    def translate(self, text: Union[str, Texts],
+                  **options: Option) -> Union[str, list[str]]:
         """Translates a line, or a list of lines, by beam search. The options are those of
         `qkv translate`: beam, length_penalty, max_length, shortlist, ensemble .."""
         one, lines = listed(text)
         found = [best[0].text for best in self.translations(lines, **options)]
         return found[0] if one else found
 
-    def translations(self, lines: list[str], **options: Any) -> list[list[Translation]]:
+    def translations(self, lines: Iterable[str], **options: Option) -> list[list[Translation]]:
         """The n_best translations of each line, the best first, with their scores."""
         handle = self._use()
         o = Options(handle.core, 'qkv_pipeline_translate', options, handle.pointer)
-        encoded = [line.encode('utf-8') for line in lines]
+        encoded = [as_utf8(line) for line in lines]
         if any(b'\n' in line for line in encoded):
             raise ArgumentError('translate: lines without newlines expected')
         text = b''.join(line + b'\n' for line in encoded)
@@ -231,7 +243,15 @@ class TextTasks(Owned):
 
     # ---- masked words
 
-    def fill(self, text: Any, *, top_k: int = 5) -> Any:
+    if TYPE_CHECKING:
+        @overload
+        def fill(self, text: str, *, top_k: int = 5) -> list[list[Guess]]: ...
+
+        @overload
+        def fill(self, text: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]: ...
+
+    def fill(self, text: Union[str, Texts], *,
+             top_k: int = 5) -> Union[list[list[Guess]], list[list[list[Guess]]]]:
         """What may stand where a text says [MASK]: for each mask of a text (or of each text of a
         list) the top_k likeliest tokens."""
         handle = self._use()
@@ -259,16 +279,15 @@ class TextTasks(Owned):
         return Classes(label=self.label(order[0]),
                        probabilities={self.label(i): numbers[i] for i in order})
 
-    def _classify_texts(self, texts: list) -> list[Classes]:
+    def _classify_texts(self, texts: Sequence[Pair]) -> list[Classes]:
         handle = self._use()
         pairs = (c.qkv_text_pair * max(len(texts), 1))()
         keep = []
         for pair, text in zip(pairs, texts):
-            parts = [text] if isinstance(text, str) else list(text)
+            parts = [text] if isinstance(text, (str, bytes)) else list(text)
             if not 1 <= len(parts) <= 2:
                 raise ArgumentError('classify: a text, or a pair of texts, expected')
-            encoded = [Chars(part.encode('utf-8') if isinstance(part, str) else part)
-                       for part in parts]
+            encoded = [Chars(as_utf8(part)) for part in parts]
             keep.append(encoded)
             pair.text, pair.len = encoded[0].address, len(encoded[0])
             if len(parts) == 2:
@@ -283,7 +302,7 @@ class TextTasks(Owned):
             call(c.qkv_pipeline_classify_texts, handle.pointer, pairs, len(texts), fn, None)
         return found
 
-    def classify_lines(self, path: Any) -> list[Classes]:
+    def classify_lines(self, path: Path) -> list[Classes]:
         """Labels every line of a file: a text, or two with a tab between; with a model of series
         its values, V1,V2,..."""
         handle = self._use()
@@ -312,7 +331,7 @@ class TextTasks(Owned):
 
     # ---- series
 
-    def _series(self, function: Callable, *arguments: Any) -> Series:
+    def _series(self, function: Callable[..., Any], *arguments: Any) -> Series:
         handle = self._use()
         out = c.qkv_array()
         with Call(handle.core, handle) as call:
@@ -321,7 +340,7 @@ class TextTasks(Owned):
         made._take(handle.core, out, c.qkv_array_free)
         return made
 
-    def _rows(self, rows: Any) -> tuple[Any, Any]:
+    def _rows(self, rows: Values) -> tuple[Any, Any]:
         address, shape, keep = take(rows, '<f4', 'rows')
         if len(shape) != 2:
             raise ArgumentError('rows: (rows, columns) expected, found %s' % (shape,))
@@ -330,7 +349,7 @@ class TextTasks(Owned):
         array.shape[0], array.shape[1] = shape
         return array, keep
 
-    def forecast(self, history: Any, *, horizon: int = 0) -> Series:
+    def forecast(self, history: Given, *, horizon: int = 0) -> Series:
         """The rows that follow a history: a CSV file, or float32 rows (rows, columns) with the
         columns of training."""
         o = Options(self._use().core, 'qkv_pipeline_forecast', {'horizon': horizon})
@@ -340,7 +359,7 @@ class TextTasks(Owned):
         array, keep = self._rows(history)
         return self._series(c.qkv_pipeline_forecast, byref(array), o.reference)
 
-    def fill_series(self, rows: Any) -> Series:
+    def fill_series(self, rows: Given) -> Series:
         """The rows with what is missing (NaN, or an empty cell of a CSV file) filled in."""
         if isinstance(rows, (str, bytes, os.PathLike)):
             return self._series(c.qkv_pipeline_fill_series_file, to_bytes(rows, 'rows'), None)
@@ -349,7 +368,7 @@ class TextTasks(Owned):
 
     # ---- vectors
 
-    def embed(self, what: Any, *, images: Optional[bool] = None) -> Vectors:
+    def embed(self, what: Union[Path, Iterable[Path]], *, images: Optional[bool] = None) -> Vectors:
         """Vectors of texts, or of images by their paths (a file or a folder). images: which, of a
         model of both; None: images where the model reads no text."""
         handle = self._use()
@@ -365,7 +384,7 @@ class TextTasks(Owned):
                  byref(out))
         return self._vectors(out)
 
-    def embed_file(self, path: Any) -> Vectors:
+    def embed_file(self, path: Path) -> Vectors:
         """Vectors of the lines of a file, or of the images there."""
         handle = self._use()
         out = c.qkv_vectors()

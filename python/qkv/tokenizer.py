@@ -1,21 +1,27 @@
 """Tokenizers."""
 from __future__ import annotations
 
+import os
 from ctypes import byref, c_int32, c_void_p, string_at
 
 from . import c
-from .context import Call, Context, Handle, Owned, core_of, to_bytes, to_str
+from .context import (Call, Context, Handle, Owned, as_utf8, core_of, integer, to_bytes,
+                      to_str)
 from .errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Optional
 
+    from .typed import Path, Paths, Text
+
+MOST = 2 ** 31 - 1
+
 
 class Tokenizer(Owned):
     """Text to ids and back: Tokenizer("runs/novel"), or model.tokenizer."""
 
-    def __init__(self, directory: Any, *, ctx: Optional[Context] = None):
+    def __init__(self, directory: Path, *, ctx: Optional[Context] = None):
         core = core_of(ctx)
         self._handle = core.create(c.qkv_tokenizer_load, c.qkv_tokenizer_destroy, core.pointer,
                                    to_bytes(directory, 'directory'))
@@ -31,14 +37,14 @@ class Tokenizer(Owned):
     def size(self) -> int:
         """The greatest id + 1."""
         handle = self._use()
-        return handle.core.get(c.qkv_tokenizer_vocab_size, handle.pointer)
+        return int(handle.core.get(c.qkv_tokenizer_vocab_size, handle.pointer))
 
-    def encode(self, text: str, *, special: bool = False, plain: bool = False,
+    def encode(self, text: Text, *, special: bool = False, plain: bool = False,
                target: bool = False) -> list[int]:
         """The ids of a text. special: with the special tokens around it. plain: special tokens that
         the text spells out are plain text. target: a text in the target language (translators)."""
         handle = self._use()
-        data = text.encode('utf-8') if isinstance(text, str) else bytes(text)
+        data = as_utf8(text)
         flags = (c.QKV_ENCODE_ADD_SPECIAL * special + c.QKV_ENCODE_PLAIN * plain
                  + c.QKV_ENCODE_TARGET * target)
         ids = c.qkv_ids()
@@ -53,9 +59,7 @@ class Tokenizer(Owned):
     def decode_bytes(self, ids: Iterable[int], *, special: bool = True) -> bytes:
         """The bytes of ids. special: with the special tokens among them."""
         handle = self._use()
-        made = list(ids)
-        if any(not 0 <= i < 1 << 31 for i in made):
-            raise ArgumentError('ids: integers from 0 on expected')
+        made = [integer(i, 'ids', 0, MOST) for i in ids]
         array = (c_int32 * max(len(made), 1))(*made)
         text = c.qkv_text()
         flags = 0 if special else c.QKV_DECODE_SKIP_SPECIAL
@@ -74,13 +78,14 @@ class Tokenizer(Owned):
     def token(self, id: int) -> Optional[str]:
         """The token as the files spell it; None: there is none of that id."""
         handle = self._use()
-        found = handle.core.get(c.qkv_tokenizer_token, handle.pointer, id, None)
+        found = handle.core.get(c.qkv_tokenizer_token, handle.pointer,
+                                integer(id, 'id', 0, MOST), None)
         return None if found is None else to_str(found)
 
     def id(self, token: str) -> Optional[int]:
         """The id of the token that the files spell so; None: there is none."""
         handle = self._use()
-        data = token.encode('utf-8')
+        data = as_utf8(token, 'token')
         found = handle.core.get(c.qkv_tokenizer_id, handle.pointer, data, len(data))
         return found if found >= 0 else None
 
@@ -94,13 +99,13 @@ class Tokenizer(Owned):
         found = handle.core.get(c.qkv_tokenizer_special, handle.pointer, getattr(c, name))
         return found if found >= 0 else None
 
-    def save(self, directory: Any) -> None:
+    def save(self, directory: Path) -> None:
         """Writes the files that Hugging Face's AutoTokenizer loads."""
         handle = self._use()
         handle.core.do(c.qkv_tokenizer_save, handle.pointer, to_bytes(directory, 'directory'))
 
     @classmethod
-    def train(cls, files: Any, *, kind: str = 'bpe', vocab: Optional[int] = None,
+    def train(cls, files: Paths, *, kind: str = 'bpe', vocab: Optional[int] = None,
               min_count: Optional[int] = None, coverage: Optional[float] = None,
               keep_case: bool = False, add_eos: bool = False,
               ctx: Optional[Context] = None) -> Tokenizer:
@@ -113,16 +118,16 @@ class Tokenizer(Owned):
                                 ' found "%s"' % kind)
         options = c.qkv_tokenizer_defaults(getattr(c, constant))
         options.keep_case, options.add_eos = keep_case, add_eos
-        for name, value in (('vocab', vocab), ('min_count', min_count), ('coverage', coverage)):
-            if value is not None and value < 0:
-                raise ArgumentError('%s: a number of at least 0 expected, found %s' % (name, value))
-            if value is not None:
-                setattr(options, name, value)
+        if vocab is not None:
+            options.vocab = integer(vocab, 'vocab', 0, MOST)
+        if min_count is not None:
+            options.min_count = integer(min_count, 'min_count', 0, MOST)
+        if coverage is not None:
+            options.coverage = coverage
         trainer = core.create(c.qkv_tokenizer_trainer_create, c.qkv_tokenizer_trainer_destroy,
                               core.pointer, byref(options))
         with Call(core) as call:
-            for file in [files] if isinstance(files, (str, bytes)) or hasattr(
-                    files, '__fspath__') else files:
+            for file in [files] if isinstance(files, (str, bytes, os.PathLike)) else files:
                 call(c.qkv_tokenizer_trainer_add_file, trainer.pointer, to_bytes(file, 'files'))
         made = cls.__new__(cls)
         with core:

@@ -1,20 +1,23 @@
 """Training jobs."""
 from __future__ import annotations
 
+import os
 from ctypes import byref, cast, c_void_p
 
 from . import c
 from .arrays import Array
-from .context import Call, Context, Core, Handle, Record, core_of, text_at, to_bytes, to_str
+from .context import Call, Context, Core, Event, Handle, Record, core_of, text_at, to_bytes, to_str
 from .errors import ArgumentError
 from .images import Image
 from .model import metrics_of
-from .options import Setting, describe, settings_json
+from .options import Setting, describe, plain, settings_json
 from .tensors import Tape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Literal, Mapping, Optional, Union
+
+    from .typed import Option
 
 
 class Training(Record):
@@ -26,7 +29,7 @@ class Training(Record):
 
     __slots__ = ('kind', 'step', 'steps', 'loss', 'lr', 'norm', 'seconds', 'left', 'unit',
                  'units_per_s', 'gflops', 'metrics', 'best', 'text', 'name', 'image', 'terms')
-    kind: str
+    kind: Literal['step', 'eval', 'note', 'sample']
     step: int
     steps: int
     loss: float
@@ -41,7 +44,7 @@ class Training(Record):
     best: bool
     text: str
     name: str
-    image: Optional[Any]
+    image: Optional[Image]
     terms: dict[str, float]
 
 
@@ -101,7 +104,7 @@ def _event_of(core: Core, address: int) -> Training:
     return made
 
 
-def _job(kind: str, settings: dict, ctx: Optional[Context]) -> Handle:
+def _job(kind: str, settings: Mapping[str, Option], ctx: Optional[Context]) -> Handle:
     core = core_of(ctx)
     with core:
         job = core.create(c.qkv_job_create, c.qkv_job_destroy, core.pointer,
@@ -111,18 +114,19 @@ def _job(kind: str, settings: dict, ctx: Optional[Context]) -> Handle:
     return job
 
 
-def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
-          watch: Optional[Callable[[Tape, Pass], Any]] = None,
-          ctx: Optional[Context] = None, **settings: Any) -> Result:
+def train(kind: str, *, on_event: Optional[Callable[[Union[Training, Event]], object]] = None,
+          watch: Optional[Callable[[Tape, Pass], object]] = None,
+          ctx: Optional[Context] = None, **settings: Option) -> Result:
     """Trains a model: train("lm", data="novel.txt", minutes=5, out="runs/novel").
 
     kind and settings are those of `qkv train KIND`, with "_" for "-": qkv.settings(kind) lists
     them. The run lies in `out`, a model directory; the same call with resume=True goes on to the
     same bits.
 
-    on_event receives a Training, and, while data are prepared, an Event; False saves and stops. An
-    exception in it, and Ctrl-C, save and stop, too, and are raised. watch(tape, pass) is called as
-    each pass begins and ends: tape.probe and tape.attention add probes, which stay.
+    on_event receives a Training, and, while data are prepared, an Event. watch(tape, pass) is
+    called as each pass begins and ends: tape.probe and tape.attention add probes, which stay. False
+    of either saves and stops. An exception in one of them, and Ctrl-C, save and stop, too, and are
+    raised.
     """
     job = _job(kind, settings, ctx)
     result = c.qkv_train_result()
@@ -130,29 +134,31 @@ def train(kind: str, *, on_event: Optional[Callable[[Any], Any]] = None,
         def on_train(_: Any, address: int) -> Any:
             return on_event(_event_of(job.core, address)) if on_event else None
 
-        def on_pass(_: Any, tape: int, address: int) -> int:
+        def on_pass(_: Any, tape: int, address: int) -> Any:
             p = c.qkv_train_pass.from_address(address)
             seen = Tape(job.core, tape, call)
             try:
-                watch(seen, Pass(step=p.step, phase=p.phase, first=p.first,  # type: ignore
-                                 count=p.count, done=p.done))
+                if watch and watch(seen, Pass(step=p.step, phase=p.phase, first=p.first,
+                                              count=p.count, done=p.done)) is False:
+                    job.core.cancelled = True
             finally:
                 seen._end()
             return c.QKV_OK
-        if watch:
+        if watch:  # it never fails: the next event ends the run, which saves
             c.qkv_job_watch(job.pointer, cast(call.callback(
-                'qkv_train_watch_fn', on_pass, stop=c.QKV_E_CANCELLED), c_void_p), None)
+                'qkv_train_watch_fn', on_pass, stop=c.QKV_OK), c_void_p), None)
         call(c.qkv_job_run, job.pointer, call.callback('qkv_train_fn', on_train), None,
              byref(result))
         return Result(
-            directory=to_str(to_bytes(str(settings.get('out', '')))), step=result.step,
+            directory=os.fsdecode(to_bytes(plain('out', settings.get('out', '')))),
+            step=result.step,
             seconds=result.seconds, stopped=result.stopped, early=result.early,
             was_finished=result.was_finished, best_step=result.best_step,
             metrics=metrics_of(result.metrics), train_loss=result.train_loss,
             unit=text_at(result.unit))
 
 
-def check(kind: str, *, ctx: Optional[Context] = None, **settings: Any) -> None:
+def check(kind: str, *, ctx: Optional[Context] = None, **settings: Option) -> None:
     """Raises what train() would raise of the settings alone, without reading data."""
     job = _job(kind, settings, ctx)
     job.core.do(c.qkv_job_check, job.pointer)

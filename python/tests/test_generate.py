@@ -33,6 +33,12 @@ class Interface(Test):
     def test_version(self):
         self.assertEqual(base.command('--version').stdout.split()[1], qkv.__version__)
 
+    def test_names(self):
+        """__all__ names what the package has, all of it."""
+        shown = {name for name, value in vars(qkv).items() if not name.startswith('_')
+                 and getattr(value, '__module__', '').startswith('qkv.')}
+        self.assertEqual(sorted(qkv.__all__), sorted(shown - {'version'} | {'c', 'errors'}))
+
     def test_import_takes_few_modules(self):
         """50 ms, of which these would take most."""
         code = ('import sys; before = set(sys.modules); import qkv; bad = (set(sys.modules) - '
@@ -114,6 +120,29 @@ class Sentences(Test):
             error = self.fails(qkv.Error, said, qkv.Model, broken, ctx=base.CONTEXT)
             self.assertIsInstance(error, (ValueError, OSError, NotImplementedError))
         self.fails(TypeError, None, qkv.Model, 3)
+
+    def test_arguments_of_other_types(self):
+        """A sentence with the argument's name; nothing is taken for something else."""
+        m = model('lm')
+        t, look, score = m.tokenizer, m.look('the cat'), ['a']
+        for said, function, *given in (
+                ('prompt: a text expected, found list', m.generate, ['the', 'cat']),
+                ('text: a text expected, found int', t.encode, 3),
+                ("ids: an integer from 0 to 2147483647 expected, found 1.5", t.decode, [1.5]),
+                ("id: an integer from 0 to 2147483647 expected, found 'a'", t.token, 'a'),
+                ('class: an integer from 0 to 2147483647 expected, found -1', m.label, -1),
+                ("position: an integer from -1 to 16777216 expected, found 'a'",
+                 lambda at: look.row(at=at), 'a'),
+                ('hypotheses and references: lists of texts expected', qkv.bleu, 'abc', 'abc'),
+                ('hypotheses: a text expected, found int', qkv.bleu, [3], score),
+                ('array: numbers of uint8 expected', qkv.Image, [[300]]),
+                ('array: numbers of uint8 expected', qkv.Image, [[0.5]]),
+                ('ctx: a Context expected, found str', lambda c: qkv.Model('x', ctx=c), 'x')):
+            self.fails((TypeError, qkv.ArgumentError), said, function, *given)
+        self.fails(qkv.FileError, 'none: cannot be opened: No such file or directory',
+                   m.continuations, lines='none')
+        said = str(self.fails(qkv.ArgumentError, None, m.change, 'the cat', 'nothing zero'))
+        self.assertIn('nothing', said)
 
     def test_contexts(self):
         for threads in (-1, 2000, 1 << 40):

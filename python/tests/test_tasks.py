@@ -149,7 +149,9 @@ class Images(Test):
         self.assertEqual(len(m.classify(base.path('photos', 'cat'))), 6)
         self.assertEqual(len(m.classify([image, pixels])), 2)
         said = base.sentence('classify', m.directory, 'nowhere.png')
-        self.fails(qkv.FormatError, said, m.classify, 'nowhere.png')
+        self.fails(qkv.FileError, said, m.classify, 'nowhere.png')
+        self.assertIn('label=', repr(found))
+        self.fails(TypeError, 'an input or a list of them expected, found int', m.classify, 3)
 
     @needs_numpy
     def test_numpy(self):

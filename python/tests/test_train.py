@@ -26,6 +26,9 @@ class Training(Test):
         base.command('train', kind, '--out', base.path('there'), *words)
         self.assertEqual(bits(base.path('here')), bits(base.path('there')))
         self.assertEqual((result.step, result.stopped, result.unit), (2, False, 'tokens'))
+        again = qkv.train(kind, out=base.path('here').encode(), resume=True, ctx=base.context(),
+                          **given)
+        self.assertEqual((again.directory, again.was_finished), (base.path('here'), True))
         with qkv.Model(result.directory, ctx=base.CONTEXT) as m:
             evaluated = m.evaluate()
             self.assertAlmostEqual(evaluated['loss'], result.metrics['loss'], 4)
@@ -89,9 +92,12 @@ class Resuming(Test):
         if not os.path.exists(base.path('whole')):
             qkv.train(self.kind, out=base.path('whole'), ctx=self.context, **self.given)
 
-    def resume(self, name):
+    def resume(self, name, least=0):
+        """least: the run goes on behind this update."""
+        steps = []
         result = qkv.train(self.kind, out=base.path(name), resume=True, ctx=self.context,
-                           **self.given)
+                           on_event=lambda e: steps.append(getattr(e, 'step', 99)), **self.given)
+        self.assertGreater(min(steps), least)
         self.assertEqual((result.step, result.stopped), (40, False))
         self.assertEqual(bits(base.path(name)), bits(base.path('whole')))
 
@@ -111,6 +117,27 @@ class Resuming(Test):
         error = self.fails(LookupError, None, self.train, 'raised', fail)
         self.assertEqual(str(error), "mine")
         self.resume('raised')
+
+    def test_watch(self):
+        """An exception in it, before and after a pass, or in a probe of it, and False."""
+        def watcher(act, done):
+            def watch(tape, p):
+                if (p.step, p.done) == (11, done):
+                    return act(tape)
+            return watch
+
+        def fail(*_):
+            raise LookupError('mine')
+        probe = lambda tape: tape.probe('h.0.resid_post', fail)
+        for name, act, done in (('before', fail, False), ('after', fail, True),
+                                ('probed', probe, False)):
+            self.fails(LookupError, 'mine', qkv.train, self.kind, out=base.path(name),
+                       watch=watcher(act, done), ctx=self.context, **self.given)
+            self.resume(name, 11)
+        result = qkv.train(self.kind, out=base.path('ended'), ctx=self.context,
+                           watch=watcher(lambda tape: False, True), **self.given)
+        self.assertTrue(result.stopped)
+        self.resume('ended', 11)
 
     def test_interrupt(self):
         def interrupt(event):

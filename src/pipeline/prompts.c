@@ -50,9 +50,7 @@ qkv_status qkv__prompts_read(qkv__prompts *out, qkv_pipeline *p,
     char *text = NULL;
     size_t len = 0;
     qkv_status status = qkv_file_read(p->ctx, path, 0, &text, &len);
-    if (status)
-        qkv_fail_prefix(p->ctx, path);
-    else
+    if (!status)
         status = o->lines ? prompts_add_lines(out, p, path, text, len)
                           : prompts_add(out, p, text, len, path);
     qkv_free(p->ctx, text);
