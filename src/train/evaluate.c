@@ -92,6 +92,8 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     qkv_status status = averaged ? swap_average(l) : QKV_OK;
     if (!status)
         status = evaluate_measure(l, l->eval_units, &m);
+    if (!status) /* before anything is changed: they may be cut short, too */
+        status = qkv__samples_make(l, last, &samples);
     if (!status && m.count)
         best = is_best(l, &m);
     if (!status && best && l->dir && qkv__check_finite(l)) {
@@ -104,8 +106,6 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
         if (l->dir)
             status = qkv_hub_save(l->task->model, l->dir, NULL);
     }
-    if (!status)
-        qkv__samples_make(l, last, &samples);
     qkv_status swapped = averaged ? swap_average(l) : QKV_OK;
     status = status ? status : swapped;
     if (!status && m.count)

@@ -128,13 +128,9 @@ static bool samples_due(const qkv__loop *l, bool last)
     return l->o.sample && !l->sampling_failed && affordable && (last || index % stride == 0);
 }
 
-static void tell_failure(qkv__loop *l, qkv_status status)
+static void tell_failure(qkv__loop *l)
 {
     char text[512];
-    if (status == QKV_E_CANCELLED) {
-        l->stop = true;
-        return;
-    }
     snprintf(text, sizeof text, "warning: no samples: %.400s", qkv_context_message(l->ctx));
     l->sampling_failed = true;
     if (l->event)
@@ -142,12 +138,12 @@ static void tell_failure(qkv__loop *l, qkv_status status)
                                              .text = text});
 }
 
-void qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out)
+qkv_status qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out)
 {
     double begun = qkv_now();
     *out = NULL;
     if (!samples_due(l, last))
-        return;
+        return QKV_OK;
     qkv_samples *s = qkv_calloc(l->ctx, 1, sizeof *s);
     if (s)
         s->ctx = l->ctx;
@@ -158,12 +154,17 @@ void qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out)
     (void)qkv__hold(l->ctx, true);
     qkv_tape_reset(l->tape);
     l->sample_time = qkv_now() - begun;
-    if (status) {
-        tell_failure(l, status);
-        qkv__samples_free(s);
-        return;
+    if (!status) {
+        *out = s;
+        return QKV_OK;
     }
-    *out = s;
+    qkv__samples_free(s);
+    if (status == QKV_E_CANCELLED) {
+        l->stop = true;
+        return l->ranks ? QKV_OK : status;
+    }
+    tell_failure(l);
+    return QKV_OK;
 }
 
 /* ---- keeping ------------------------------------------------------------------------------ */
