@@ -107,6 +107,8 @@ typedef struct {
 } qkv__look_table;
 /* The similarity of all its positions. */
 qkv_status qkv__look_add_table(qkv__looking *l, const qkv__look_table *t);
+/* relative.c: the biases of a model with relative positions; *found: it is one. */
+qkv_status qkv__look_relative(qkv__looking *l, bool *found);
 /* Of the model's tables, whatever kind it is; rotary models have none. */
 qkv_status qkv__look_positions(qkv__looking *l);
 

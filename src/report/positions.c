@@ -273,7 +273,10 @@ qkv_status qkv__look_positions(qkv__looking *l)
 {
     const qkv_params *ps = qkv_model_params(l->p->model);
     qkv__look_reading r;
-    bool patches = qkv__look_reading_of(&r, l->p);
+    bool patches = qkv__look_reading_of(&r, l->p), relative;
+    qkv_status status = qkv__look_relative(l, &relative);
+    if (status || relative)
+        return status;
     qkv__look_table t = {.param = qkv_params_find(ps, "positions"), .name = "positions",
                          .title = "Similarity of positions"};
     if (!t.param)
@@ -286,7 +289,7 @@ qkv_status qkv__look_positions(qkv__looking *l)
         t.rows = t.columns = (size_t)sqrt((double)qkv_param_dim(t.param, 0));
         t.lead = qkv_param_dim(t.param, 0) - t.rows * t.rows;
     }
-    qkv_status status = qkv__look_add_table(l, &t);
+    status = qkv__look_add_table(l, &t);
     t.param = qkv_params_find(ps, "decoder.positions");
     t.name = "decoder_positions";
     t.title = "Similarity of the decoder's positions";

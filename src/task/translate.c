@@ -336,7 +336,7 @@ static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phase
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-/* The decoder can begin, and every sequence has a token and no more than the model has positions. */
+/* The decoder can begin. Every sequence has a token and no more than the model has positions. */
 static qkv_status check_records(const qkv_model *m, const qkv_records *r, const char *what)
 {
     static const char *const names[] = {"source", "target"};

@@ -92,7 +92,7 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     qkv_status status = averaged ? swap_average(l) : QKV_OK;
     if (!status)
         status = evaluate_measure(l, l->eval_units, &m);
-    if (!status) /* until here nothing remembers an evaluation that is cut short */
+    if (!status) /* before anything is changed: they may be cut short, too */
         status = qkv__samples_make(l, last, &samples);
     if (!status && m.count)
         best = is_best(l, &m);

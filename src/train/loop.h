@@ -162,8 +162,8 @@ double qkv__groups_gradient(const qkv__loop *l, size_t group);
 void qkv__groups_weights(const qkv__loop *l, double *norms); /* (count) */
 
 /* ---- samples.c ---- */
-/* Makes samples, if this evaluation has some; *out is NULL if not, and after a failure, of which a
- * note tells. last: of the run. QKV_E_CANCELLED: the event function has asked to stop. */
+/* Makes samples, if this evaluation has some; *out is NULL if not, or if they fail, which a note
+ * says. last: of the run. QKV_E_CANCELLED: the program wants an end, and l->stop is set. */
 qkv_status qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out);
 /* Stores, logs and tells them. */
 qkv_status qkv__samples_keep(qkv__loop *l, const qkv_samples *s);

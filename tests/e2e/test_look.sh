@@ -49,6 +49,18 @@ for model in lm mlm classes tr vectors; do
     look $model "the cat sat" --json --head 0 --at 1
     sums_to_one $model
 done
+# Relative positions: a row of the table for each range of offsets, a value of every head.
+"$QKV" train translate --quiet --threads 1 --model nano --tokenizer char --vocab 60 --source text \
+    --target text --steps 1 --out chars 2>notes || fail "chars: $(cat notes)"
+rm -f chars/*.safetensors chars/*config.json
+cp "$QKV_SOURCE"/tests/golden/models/t5/*.* chars
+look chars "the cat sat" --panel positions --json
+grep -qF '"offsets":["..-4","-3..-2","-1","0","1","2..3","4.."]' answer ||
+    fail "t5: other offsets: $(cat answer)"
+grep -qE '"bias":\[\[-0.19392[0-9]*,0.17280[0-9]*,-1.11914[0-9]*,0.07025[0-9]*,-0.93753' answer ||
+    fail "t5: other biases: $(cat answer)"
+look chars "the cat sat" --panel decoder_positions --heat bias.svg
+[ "$(grep -o '<title>[0-9], 0: ' bias.svg | wc -l)" = 3 ] || fail "t5: not 3 heads in bias.svg"
 look captions "the bar" --json --head 0 --at 1
 sums_to_one "captions, a text"
 for model in reconstruct colorize segment vit cct views captions; do
