@@ -20,7 +20,7 @@ def bits(folder):
 
 class Training(Test):
     def test_the_commands_bits(self):
-        kind, given = base.settings('lm', seed=5)
+        kind, given = base.settings('lm', seed=5, dtype='f32')  # auto: bits hang on timing
         result = qkv.train(kind, out=base.path('here'), ctx=base.context(), **given)
         words = [w for k, v in given.items() for w in ('--' + k.replace('_', '-'), v)]
         base.command('train', kind, '--out', base.path('there'), *words)
@@ -87,7 +87,7 @@ class Resuming(Test):
     """A run that was stopped, in any way, ends with the bits of one that was not."""
 
     def setUp(self):
-        self.kind, self.given = base.settings('lm', steps=40, eval_every=10)
+        self.kind, self.given = base.settings('lm', steps=40, eval_every=10, dtype='f32')
         self.context = base.context()
         if not os.path.exists(base.path('whole')):
             qkv.train(self.kind, out=base.path('whole'), ctx=self.context, **self.given)
