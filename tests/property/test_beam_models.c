@@ -193,7 +193,7 @@ static void test_a_model_beside_itself(void **state)
 /* Sentences first .. end-1 by s find what they found among all, which `all` has. */
 static void check_some(qkv_beam_search *s, qkv_beam_search *all, size_t first, size_t end)
 {
-    int32_t begins[SENTENCES + 1];
+    int32_t begins[SENTENCES + 1] = {0};
     for (size_t i = first; i <= end; i++)
         begins[i - first] = offsets[i] - offsets[first];
     assert_int_equal(qkv_beam_search_run(s, source + offsets[first], begins, end - first), QKV_OK);
