@@ -53,8 +53,8 @@ const void *cuda_upload(const void *host, size_t bytes);
 /* Blocks for n threads of BLOCK; kernels go on in steps of the grid where that is not enough. */
 static inline unsigned cuda_blocks(size_t n)
 {
-    size_t blocks = (n + BLOCK - 1) / BLOCK;
-    return (unsigned)(blocks < 1 ? 1 : blocks > GRID_MOST ? GRID_MOST : blocks);
+    const size_t blocks = (n + BLOCK - 1) / BLOCK, most = GRID_MOST;
+    return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
 }
 
 /* for (FOR_EACH(i, n)) { ... }: the threads of a one-dimensional grid share 0 .. n-1. */
@@ -116,12 +116,14 @@ static __device__ __forceinline__ float block_max(float x, float *partial)
 /* ---- the files: each fills the slots that it has ------------------------------------------------ */
 
 extern "C" {
-qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_update, qkv__cuda_norms, qkv__cuda_rows,
-    qkv__cuda_channels, qkv__cuda_group_norm, qkv__cuda_cross_entropy, qkv__cuda_embedding,
-    qkv__cuda_gemm, qkv__cuda_small, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv,
-    qkv__cuda_attention;
+qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,
+    qkv__cuda_update, qkv__cuda_norms, qkv__cuda_rows, qkv__cuda_channels, qkv__cuda_group_norm,
+    qkv__cuda_cross_entropy, qkv__cuda_top, qkv__cuda_embedding, qkv__cuda_gemm, qkv__cuda_gemv,
+    qkv__cuda_small, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv, qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
 qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
+/* The products, for other files. */
+qkv_k_gemm_fn cuda_gemm, cuda_gemm_bf16;
 }
 
 #endif

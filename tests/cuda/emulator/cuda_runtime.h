@@ -160,8 +160,12 @@ template <typename T, typename U, typename V> T atomicCAS(T *p, U compare, V x)
 
 static inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 static inline double rsqrt(double x) { return 1 / std::sqrt(x); }
-static inline float __expf(float x) { return std::exp(x); }
-static inline float __logf(float x) { return std::log(x); }
+/* Names that the C library has for itself. */
+#define __expf(x) std::exp((float)(x))
+#define __logf(x) std::log((float)(x))
+#define __powf(x, y) std::pow((float)(x), (float)(y))
+#define __sinf(x) std::sin((float)(x))
+#define __cosf(x) std::cos((float)(x))
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline float __frcp_rn(float x) { return 1 / x; }
 static inline float __fmul_rn(float a, float b) { return a * b; }

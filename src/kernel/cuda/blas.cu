@@ -1,0 +1,142 @@
+/* blas.cu - products by cuBLASLt: descriptors and the library's choice of a way, found once for each
+ * kind of product and kept. */
+#include "kernel/cuda/blas.cuh"
+
+#ifdef QKV_CUDA_EMULATED
+
+bool blas_multiply(float *, const float *, const float *, const blas_product *) { return false; }
+bool blas_multiply(float *, const bf16 *, const bf16 *, const blas_product *) { return false; }
+
+#else
+
+#include <cublasLt.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+enum { WORKSPACE = 64 << 20, ALIGNMENT = 256 };
+
+/* All that the choice of a way depends on. Compared byte by byte: cleared before it is filled. */
+struct key {
+    size_t m, n, k, lda, ldb, ldc;
+    unsigned align_a, align_b, align_c;
+    bool ta, tb, acc, bias, bf16;
+    bool operator<(const key &other) const { return memcmp(this, &other, sizeof other) < 0; }
+};
+
+struct plan {
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t way;
+    bool serves;
+};
+
+static std::mutex lock;
+static std::map<key, plan> plans;
+static cublasLtHandle_t handle;
+static void *workspace;
+
+static bool ready(void)
+{
+    if (!handle && cublasLtCreate(&handle) != CUBLAS_STATUS_SUCCESS)
+        handle = NULL;
+    if (handle && !workspace && cudaMalloc(&workspace, WORKSPACE) != cudaSuccess) {
+        (void)cudaGetLastError();
+        workspace = NULL;
+    }
+    return handle && workspace;
+}
+
+static unsigned alignment(const void *p)
+{
+    unsigned a = ALIGNMENT;
+    while ((uintptr_t)p % a)
+        a /= 2;
+    return a;
+}
+
+static void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, int32_t value)
+{
+    (void)cublasLtMatmulDescSetAttribute(d, what, &value, sizeof value);
+}
+
+static void prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what,
+                   uint32_t value)
+{
+    (void)cublasLtMatmulPreferenceSetAttribute(p, what, &value, sizeof value);
+}
+
+/* The library's matrices are column-major: our row-major c is its turned one, and c' = b' a'. So its
+ * first operand is b, its second a, and neither is turned once more. */
+static plan make_plan(const key &k)
+{
+    plan p = {};
+    const cudaDataType_t type = k.bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    size_t bytes = WORKSPACE;
+    cublasLtMatmulDescCreate(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSA, k.tb ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, k.ta ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (k.bias) {
+        set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+        set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+    }
+    cublasLtMatrixLayoutCreate(&p.a, type, k.tb ? k.k : k.n, k.tb ? k.n : k.k, (int64_t)k.ldb);
+    cublasLtMatrixLayoutCreate(&p.b, type, k.ta ? k.m : k.k, k.ta ? k.k : k.m, (int64_t)k.lda);
+    cublasLtMatrixLayoutCreate(&p.c, CUDA_R_32F, k.n, k.m, (int64_t)k.ldc);
+    cublasLtMatmulPreferenceCreate(&wish);
+    (void)cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &bytes, sizeof bytes);
+    prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, k.align_b);
+    prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, k.align_a);
+    prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, k.align_c);
+    prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, k.align_c);
+    p.serves = cublasLtMatmulAlgoGetHeuristic(handle, p.product, p.a, p.b, p.c, p.c, wish, 1,
+                                              &found, &count) == CUBLAS_STATUS_SUCCESS &&
+               count > 0;
+    p.way = found.algo;
+    cublasLtMatmulPreferenceDestroy(wish);
+    return p;
+}
+
+static bool library_multiply(float *c, const void *a, const void *b, const blas_product *q,
+                             bool is_bf16)
+{
+    static const float one = 1, zero = 0;
+    key k;
+    memset(&k, 0, sizeof k);
+    k.m = q->m, k.n = q->n, k.k = q->k, k.lda = q->lda, k.ldb = q->ldb, k.ldc = q->ldc;
+    k.align_a = alignment(a), k.align_b = alignment(b), k.align_c = alignment(c);
+    k.ta = q->ta, k.tb = q->tb, k.acc = q->acc, k.bias = q->bias != NULL, k.bf16 = is_bf16;
+    std::lock_guard<std::mutex> guard(lock);
+    if (q->k == 0 || !ready())
+        return false;
+    std::map<key, plan>::iterator at = plans.find(k);
+    if (at == plans.end())
+        at = plans.emplace(k, make_plan(k)).first;
+    plan &p = at->second;
+    if (!p.serves)
+        return false;
+    if (q->bias)
+        (void)cublasLtMatmulDescSetAttribute(p.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                             &q->bias, sizeof q->bias);
+    p.serves = cublasLtMatmul(handle, p.product, &one, b, p.a, a, p.b, q->acc ? &one : &zero, c,
+                              p.c, c, p.c, &p.way, workspace, WORKSPACE,
+                              cuda_stream()) == CUBLAS_STATUS_SUCCESS;
+    return p.serves;
+}
+
+bool blas_multiply(float *c, const float *a, const float *b, const blas_product *p)
+{
+    return library_multiply(c, a, b, p, false);
+}
+
+bool blas_multiply(float *c, const bf16 *a, const bf16 *b, const blas_product *p)
+{
+    return library_multiply(c, a, b, p, true);
+}
+
+#endif

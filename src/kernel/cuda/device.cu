@@ -1,0 +1,244 @@
+/* device.cu - a CUDA card as a device: its memory, the one stream of the process, its table. */
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "kernel/cuda/cuda.cuh"
+
+extern "C" {
+#include "base/plugin.h"
+}
+
+static const qkv__plugin_host *host;
+static cudaStream_t stream;
+static int card, multiprocessors;
+static char device_name[280];
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static std::mutex lock;
+static cudaError_t first_error;
+
+/* Each thread of the host has a card of its own that its calls are about. */
+static void use_card(void)
+{
+    static thread_local bool chosen;
+    if (!chosen)
+        cuda_note(cudaSetDevice(card));
+    chosen = true;
+}
+
+cudaStream_t cuda_stream(void)
+{
+    use_card();
+    return stream;
+}
+
+int cuda_multiprocessors(void) { return multiprocessors; }
+
+void cuda_note(cudaError_t error)
+{
+    if (error == cudaSuccess)
+        return;
+    std::lock_guard<std::mutex> guard(lock);
+    if (first_error == cudaSuccess)
+        first_error = error;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *device_alloc(qkv_context *ctx, size_t bytes)
+{
+    void *p = NULL;
+    use_card();
+    cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
+    if (error == cudaSuccess)
+        return p;
+    (void)cudaGetLastError();
+    host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
+               device_name, cudaGetErrorString(error));
+    return NULL;
+}
+
+/* It waits for all work before it. */
+static void device_free(qkv_context *, void *p)
+{
+    if (p)
+        cuda_note(cudaFree(p));
+}
+
+static void device_copy_in(void *to, const void *from, size_t bytes)
+{
+    if (bytes)
+        cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
+}
+
+static void device_copy_out(void *to, const void *from, size_t bytes)
+{
+    if (!bytes)
+        return;
+    cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream()));
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+}
+
+static __global__ void move_down(char *to, const char *from, size_t bytes)
+{
+    for (size_t base = 0; base < bytes; base += blockDim.x) {
+        size_t i = base + threadIdx.x;
+        char x = i < bytes ? from[i] : 0;
+        __syncthreads();
+        if (i < bytes)
+            to[i] = x;
+        __syncthreads();
+    }
+}
+
+static __global__ void move_up(char *to, const char *from, size_t bytes)
+{
+    for (size_t done = 0; done < bytes; done += blockDim.x) {
+        size_t k = done + threadIdx.x, i = bytes - 1 - k;
+        char x = k < bytes ? from[i] : 0;
+        __syncthreads();
+        if (k < bytes)
+            to[i] = x;
+        __syncthreads();
+    }
+}
+
+/* cudaMemcpy's source and target may not overlap; who moves within an array waits for one block. */
+static void device_copy(void *to, const void *from, size_t bytes)
+{
+    char *t = (char *)to;
+    const char *f = (const char *)from;
+    if (!bytes || t == f)
+        return;
+    if (t + bytes <= f || f + bytes <= t)
+        cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()));
+    else if (t < f)
+        LAUNCH(move_down, 1, 1024, 0, t, f, bytes);
+    else
+        LAUNCH(move_up, 1, 1024, 0, t, f, bytes);
+}
+
+static void device_fill(void *to, int byte, size_t bytes)
+{
+    if (bytes)
+        cuda_note(cudaMemsetAsync(to, byte, bytes, cuda_stream()));
+}
+
+static void device_clear(qkv_context *, void *p, size_t bytes) { device_fill(p, 0, bytes); }
+
+static qkv_status device_sync(qkv_context *ctx)
+{
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+    std::lock_guard<std::mutex> guard(lock);
+    cudaError_t error = first_error;
+    if (error == cudaSuccess)
+        return QKV_OK;
+    return host->fail(ctx, QKV_E_UNSUPPORTED, "%s: %s", device_name, cudaGetErrorString(error));
+}
+
+/* ---- small arrays of the host ------------------------------------------------------------------ */
+
+static char *uploads;
+static size_t uploads_used;
+
+/* A copy from memory that may be paged out is read before the call returns. */
+const void *cuda_upload(const void *from, size_t bytes)
+{
+    cudaStream_t to_stream = cuda_stream();
+    std::lock_guard<std::mutex> guard(lock);
+    size_t need = (bytes + 255) / 256 * 256;
+    if (need > UPLOAD_MOST) {
+        if (first_error == cudaSuccess)
+            first_error = cudaErrorInvalidValue;
+        return NULL;
+    }
+    if (uploads_used + need > UPLOADS_BYTES)
+        uploads_used = 0;
+    char *to = uploads + uploads_used;
+    uploads_used += need;
+    cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, to_stream);
+    if (error != cudaSuccess && first_error == cudaSuccess)
+        first_error = error;
+    return to;
+}
+
+/* ---- scratch memory: the library's arenas ------------------------------------------------------ */
+
+extern "C" void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
+{
+    return host->arena_alloc(a, bytes);
+}
+extern "C" qkv__mark qkv__arena_mark(const qkv__arena *a) { return host->arena_mark(a); }
+extern "C" void qkv__arena_release(qkv__arena *a, qkv__mark mark)
+{
+    host->arena_release(a, mark);
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------- */
+
+static qkv_kernels tables[2]; /* products in f32; of operands rounded to bf16 */
+
+static void fill_tables(void)
+{
+    static qkv__fill_fn *const files[] = {
+        qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,
+        qkv__cuda_update, qkv__cuda_norms, qkv__cuda_rows, qkv__cuda_channels,
+        qkv__cuda_group_norm, qkv__cuda_cross_entropy, qkv__cuda_top, qkv__cuda_embedding,
+        qkv__cuda_gemm, qkv__cuda_gemv, qkv__cuda_small, qkv__cuda_conv, qkv__cuda_pool,
+        qkv__cuda_kv, qkv__cuda_attention};
+    static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
+                                               qkv__cuda_attention_bf16};
+    for (qkv__fill_fn *fill : files)
+        fill(&tables[0]);
+    tables[1] = tables[0];
+    for (qkv__fill_fn *fill : bf16_files)
+        fill(&tables[1]);
+}
+
+static const qkv_kernels *device_kernels(unsigned isa)
+{
+    return &tables[(isa & QKV__BF16_ANY) != 0];
+}
+
+static const qkv__device device = {
+    device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
+    device_fill, device_clear, device_sync, device_kernels};
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static bool refused(char *why, cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        snprintf(why, QKV__PLUGIN_WHY, "%s: %s", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+extern "C" __attribute__((visibility("default"))) const qkv__device *
+qkv__device_open(const qkv__plugin_host *given, int number, char *why)
+{
+    cudaDeviceProp properties;
+    int count = 0;
+    if (given->version != QKV__PLUGIN_VERSION) {
+        snprintf(why, QKV__PLUGIN_WHY, "the shared object is not of this version of qkv");
+        return NULL;
+    }
+    if (refused(why, cudaGetDeviceCount(&count), "no card answers"))
+        return NULL;
+    if (number >= count) {
+        snprintf(why, QKV__PLUGIN_WHY, "there are %d cards, numbered from 0", count);
+        return NULL;
+    }
+    if (refused(why, cudaSetDevice(number), "the card cannot be used") ||
+        refused(why, cudaGetDeviceProperties(&properties, number), "the card cannot be used") ||
+        refused(why, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "no stream") ||
+        refused(why, cudaMalloc((void **)&uploads, UPLOADS_BYTES), "no memory"))
+        return NULL;
+    host = given;
+    card = number;
+    multiprocessors = properties.multiProcessorCount;
+    snprintf(device_name, sizeof device_name, "%s", properties.name);
+    fill_tables();
+    return &device;
+}
