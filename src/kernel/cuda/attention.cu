@@ -93,12 +93,12 @@ ATT_DEVICE void forward_weights(att_numbers &s, forward_rows &x, att_numbers (&o
     for (int r = 0; r < 8; r++) {
         const float here = att_row_max(fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3])));
         const float was = x.largest[r], now = fmaxf(was, here);
-        const float by = was == -INFINITY ? 0 : expf(was - now);
+        const float by = was == -INFINITY ? 0 : att_exp(was - now);
         x.largest[r] = now;
         x.sum[r] *= by;
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            s[r][c] = now == -INFINITY ? 0 : expf(s[r][c] - now);
+            s[r][c] = now == -INFINITY ? 0 : att_exp(s[r][c] - now);
             x.sum[r] += s[r][c];
         }
 #pragma unroll

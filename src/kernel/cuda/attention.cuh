@@ -95,6 +95,9 @@ ATT_DEVICE const att_sequence &att_sequence_of(const att_problem &p, int b)
     return p.many ? p.many[b] : p.few[b];
 }
 
+/* Of what is not above 0: within 2^-22 of 1, which is where attention's numbers come from. */
+ATT_DEVICE float att_exp(float x) { return __expf(x); }
+
 /* Query i sees keys lo .. hi-1. */
 struct att_range {
     int lo, hi;

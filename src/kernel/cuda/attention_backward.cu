@@ -54,7 +54,7 @@ ATT_DEVICE void key_gradients(att_numbers &x, att_numbers &y, const att_problem 
             const int j = first + att_step(r);
             const bool sees = j >= seen.lo && j < seen.hi && lse != -INFINITY;
             const float score = p.scale * x[r][c] + (bias && sees ? bias[j] : 0);
-            const float w = sees ? expf(score - lse) : 0;
+            const float w = sees ? att_exp(score - lse) : 0;
             const float keep = !p.dropout ? 1 : kept >> r & 1 ? p.keep : 0;
             y[r][c] = sees ? w * (keep * y[r][c] - delta) : 0;
             x[r][c] = w * keep;

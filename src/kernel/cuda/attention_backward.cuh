@@ -56,7 +56,7 @@ ATT_DEVICE void att_score_gradients(const att_numbers &x, att_numbers &y, const 
             const bool sees = j >= seen.lo && j < seen.hi && lse != -INFINITY;
             const float score = p.scale * x[r][c] + (bias && sees ? bias[j] : 0);
             const float keep = !p.dropout ? 1 : kept >> c & 1 ? p.keep : 0;
-            y[r][c] = sees ? expf(score - lse) * (keep * y[r][c] - delta) : 0;
+            y[r][c] = sees ? att_exp(score - lse) * (keep * y[r][c] - delta) : 0;
         }
     }
 }
