@@ -191,10 +191,12 @@ static void fill_tables(void)
     static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
                                                qkv__cuda_attention_bf16};
     for (qkv__fill_fn *fill : files)
-        fill(&tables[0]);
+        if (fill)
+            fill(&tables[0]);
     tables[1] = tables[0];
     for (qkv__fill_fn *fill : bf16_files)
-        fill(&tables[1]);
+        if (fill)
+            fill(&tables[1]);
 }
 
 static const qkv_kernels *device_kernels(unsigned isa)
