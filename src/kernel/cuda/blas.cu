@@ -14,10 +14,18 @@ static bool host_multiply(float *c, const T *a, const T *b, const blas_product *
         float *row = c + i * p->ldc;
         for (size_t j = 0; j < p->n; j++)
             row[j] = (p->acc ? row[j] : 0) + (p->bias ? p->bias[j] : 0);
-        for (size_t l = 0; l < p->k; l++) {
+        for (size_t l = 0; l < p->k && !p->tb; l++) {
             const float x = blas_number(a[p->ta ? l * p->lda + i : i * p->lda + l]);
             for (size_t j = 0; j < p->n; j++)
-                row[j] += x * blas_number(b[p->tb ? j * p->ldb + l : l * p->ldb + j]);
+                row[j] += x * blas_number(b[l * p->ldb + j]);
+        }
+        for (size_t j = 0; j < p->n && p->tb; j++) {
+            float sums[8] = {0};
+            for (size_t l = 0; l < p->k; l++)
+                sums[l % 8] += blas_number(a[p->ta ? l * p->lda + i : i * p->lda + l]) *
+                               blas_number(b[j * p->ldb + l]);
+            row[j] += ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                      ((sums[4] + sums[5]) + (sums[6] + sums[7]));
         }
     }
     return true;
