@@ -206,7 +206,8 @@ static const qkv_kernels *device_kernels(unsigned isa)
 
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
-    device_fill, device_clear, device_sync, device_kernels};
+    device_fill, device_clear, device_sync, device_kernels,
+    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30};
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
