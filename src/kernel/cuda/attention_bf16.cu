@@ -31,7 +31,7 @@ bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attentio
 {
     const size_t most = 1 << 28;
     *n = {};
-    if (a->bias || !(a->scale > 0) || a->D == 0 || a->D > 128 || a->Dv == 0 || a->Dv > 128 ||
+    if (a->bias || !(a->scale > 0) || a->D < LEAST || a->D > 128 || a->Dv < LEAST || a->Dv > 128 ||
         a->B > UPLOAD_MOST / sizeof(sequence) || a->H > most)
         return false;
     std::vector<sequence> list(a->B);
@@ -61,8 +61,6 @@ bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attentio
 }
 
 /* ---- keys and values in bf16 ------------------------------------------------------------------- */
-
-enum { PACK_ROWS = 16 };
 
 template <int D>
 static __global__ void pack_keys(const attention_shape s, const rows_f32 k, const rows_f32 v,
@@ -105,22 +103,6 @@ template <int D> struct forward_sizes {
         WIDE = D + ATTENTION_GAP, SHARED = (ROWS + 4 * KEYS) * WIDE * 2
     };
 };
-
-/* Keys that queries first .. last of a sequence see between them: from .. to - 1. */
-typedef struct {
-    int from, to;
-} span;
-
-static __device__ __forceinline__ span keys_seen(const attention_shape &s, const sequence &q,
-                                                 int first, int last)
-{
-    span x = {0, q.keys};
-    if (s.causal) {
-        x.to = max(0, min(q.keys, last + q.ahead + 1));
-        x.from = max(0, first + q.ahead - s.window + 1);
-    }
-    return x;
-}
 
 /* What a lane has of its warp's queries: rows g and g + 8 of each of M tiles. */
 template <int D> struct running {
@@ -268,20 +250,6 @@ static __device__ __forceinline__ void add_values(running<D> &run,
     }
 }
 
-/* y[0], y[1] = a, b: numbers column and column + 1 of a row of `width`. */
-static __device__ __forceinline__ void store_pair(float *y, float a, float b, int column, int width,
-                                                  bool pairs)
-{
-    if (pairs && column + 1 < width) {
-        *(float2 *)y = make_float2(a, b);
-        return;
-    }
-    if (column < width)
-        y[0] = a;
-    if (column + 1 < width)
-        y[1] = b;
-}
-
 template <int D>
 static __device__ __forceinline__ void finish(const running<D> &run, const forward_args &f,
                                               const sequence &q, int h, int row)
@@ -426,7 +394,7 @@ static void cuda_attention_bf16(const qkv_exec *e, qkv_real *out, qkv_real *lse,
     f.q = rows_of(q, a->q_row, a->q_head, a->D);
     f.out = out, f.lse = lse;
     f.o_row = a->o_row, f.o_head = a->o_head;
-    f.pairs = (uintptr_t)out % 8 == 0 && a->o_row % 2 == 0 && a->o_head % 2 == 0;
+    f.pairs = in_pairs(out, a->o_row, a->o_head);
     switch (attention_channels(a)) {
     case 32: run<32>(e, &f, &n, a, k, v); break;
     case 64: run<64>(e, &f, &n, a, k, v); break;
@@ -440,4 +408,5 @@ extern "C" void qkv__cuda_attention_bf16(qkv_kernels *k)
 {
     attention_f32 = k->attention;
     k->attention = cuda_attention_bf16;
+    cuda_attention_bf16_backward(k);
 }

@@ -11,7 +11,8 @@
 
 typedef qkv_k_attention_args attention_args;
 
-enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP, ATTENTION_GAP = 8 };
+enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP, ATTENTION_GAP = 8,
+       PACK_ROWS = 16 }; /* rows that a block rounds to scratch memory */
 
 /* One sequence. Query i sees key j when j < keys, and, if causal, j <= i + ahead. */
 typedef struct {
@@ -45,16 +46,22 @@ static inline rows_f32 rows_of(const float *x, size_t row, size_t head, size_t w
     return {x, row, head, (int)width, (uintptr_t)x % 16 == 0 && row % 4 == 0 && head % 4 == 0};
 }
 
+static inline bool in_pairs(const float *x, size_t row, size_t head)
+{
+    return (uintptr_t)x % 8 == 0 && row % 2 == 0 && head % 2 == 0;
+}
+
 /* ---- on the host ------------------------------------------------------------------------------- */
 
 /* The largest of queries, of keys and of keys_full, and the sums of the first two. */
 typedef struct {
     size_t longest_q, longest_k, longest_full, rows_q, rows_k;
 } attention_sizes;
-enum { LEAST = 16 }; /* queries and keys that the longest sequence has, for tiles to pay */
+enum { LEAST = 16 }; /* channels, and queries and keys of the longest sequence: tiles pay from there */
 /* False where no kernel of these serves; where one does, the sequences are on their way to the
  * card. */
 bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attention_args *a);
+void cuda_attention_bf16_backward(qkv_kernels *k); /* enters it */
 /* The channels that heads are computed with. */
 static inline int attention_channels(const attention_args *a)
 {
@@ -63,6 +70,22 @@ static inline int attention_channels(const attention_args *a)
 }
 
 /* ---- on the card ------------------------------------------------------------------------------- */
+
+/* Keys that queries first .. last of a sequence see between them: from .. to - 1. */
+typedef struct {
+    int from, to;
+} span;
+
+static __device__ __forceinline__ span keys_seen(const attention_shape &s, const sequence &q,
+                                                 int first, int last)
+{
+    span x = {0, q.keys};
+    if (s.causal) {
+        x.to = max(0, min(q.keys, last + q.ahead + 1));
+        x.from = max(0, first + q.ahead - s.window + 1);
+    }
+    return x;
+}
 
 /* Numbers column .. column + 7 of a row, 0 from width on. */
 static __device__ __forceinline__ void load_eight(float (&y)[8], const float *row, int column,
@@ -116,6 +139,20 @@ static __device__ __forceinline__ void begin_copy(bf16 *tile, const bf16 *from, 
                       from + ((row + (size_t)there) * (size_t)heads + (size_t)head) * D + column,
                       r < rows);
     }
+}
+
+/* y[0], y[1] = a, b: numbers column and column + 1 of a row of `width`. */
+static __device__ __forceinline__ void store_pair(float *y, float a, float b, int column, int width,
+                                                  bool pairs)
+{
+    if (pairs && column + 1 < width) {
+        *(float2 *)y = make_float2(a, b);
+        return;
+    }
+    if (column < width)
+        y[0] = a;
+    if (column + 1 < width)
+        y[1] = b;
 }
 
 /* Where a lane's row lies of the four matrices that are 16 rows and 16 columns at (row, column):
