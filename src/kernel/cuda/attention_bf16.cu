@@ -108,14 +108,14 @@ template <int D> struct forward_sizes {
 template <int D> struct running {
     enum { M = forward_sizes<D>::M };
     float out[M][D / 8][4];
-    float largest[M][2], sum[M][2]; /* of scores as they are; of the lane's weights alone */
+    float base[M][2], sum[M][2]; /* sum: of the lane's weights alone */
 };
 
+/* x = the warp's queries times keys. */
 template <int D>
 static __device__ __forceinline__ void scores(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
                                               const bf16 *q, const bf16 *k)
 {
-    const int warp_row = (int)threadIdx.x / WARP * forward_sizes<D>::WARP_ROWS;
 #pragma unroll
     for (int m = 0; m < forward_sizes<D>::M; m++)
 #pragma unroll
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void scores(float (&x)[forward_sizes<D>::M][KE
         unsigned a[forward_sizes<D>::M][4];
 #pragma unroll
         for (int m = 0; m < forward_sizes<D>::M; m++)
-            load_matrices(a[m], above_first<D>(q, warp_row + 16 * m, 16 * c));
+            load_matrices(a[m], above_first<D>(q, 16 * m, 16 * c));
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {
             unsigned b[4];
@@ -165,24 +165,52 @@ static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const at
         }
 }
 
-/* Scores become weights, relative to the largest score so far; earlier sums are scaled to it. */
+/* Scores become weights, as powers of two from the base that their query has. It is the largest score
+ * so far, or up to ENOUGH below it: what was summed is scaled where that is not so any more. */
+enum { ENOUGH = 8 };
+
 template <int D>
 static __device__ __forceinline__ void weigh(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
                                              running<D> &run, float scale2)
 {
+    enum { M = forward_sizes<D>::M };
+    float largest[M][2];
+    bool grows = false;
 #pragma unroll
-    for (int m = 0; m < forward_sizes<D>::M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float largest = run.largest[m][r], sum = 0;
+            float most = x[m][0][2 * r];
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
-                largest = fmaxf(largest, fmaxf(x[m][n][2 * r], x[m][n][2 * r + 1]));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-            const float base = largest == -INFINITY ? 0 : largest * scale2;
-            const float alpha = exp2_fast(run.largest[m][r] * scale2 - base);
-            run.largest[m][r] = largest;
+                most = fmaxf(most, fmaxf(x[m][n][2 * r], x[m][n][2 * r + 1]));
+            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+            largest[m][r] = most * scale2;
+            grows |= largest[m][r] > run.base[m][r] + ENOUGH;
+        }
+    if (__any_sync(0xffffffffu, grows)) {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const float base = fmaxf(run.base[m][r], largest[m][r]);
+                const float alpha = exp2_fast(run.base[m][r] - (base == -INFINITY ? 0 : base));
+                run.base[m][r] = base;
+                run.sum[m][r] *= alpha;
+#pragma unroll
+                for (int n = 0; n < D / 8; n++)
+#pragma unroll
+                    for (int c = 2 * r; c < 2 * r + 2; c++)
+                        run.out[m][n][c] *= alpha;
+            }
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float base = run.base[m][r] == -INFINITY ? 0 : run.base[m][r];
+            float sum = 0;
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -190,12 +218,7 @@ static __device__ __forceinline__ void weigh(float (&x)[forward_sizes<D>::M][KEY
                     x[m][n][c] = exp2_fast(x[m][n][c] * scale2 - base);
                     sum += x[m][n][c];
                 }
-            run.sum[m][r] = run.sum[m][r] * alpha + sum;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++)
-#pragma unroll
-                for (int c = 2 * r; c < 2 * r + 2; c++)
-                    run.out[m][n][c] *= alpha;
+            run.sum[m][r] += sum;
         }
 }
 
@@ -250,7 +273,7 @@ static __device__ __forceinline__ void add_values(running<D> &run,
     }
 }
 
-template <int D>
+template <int D, bool WHOLE>
 static __device__ __forceinline__ void finish(const running<D> &run, const forward_args &f,
                                               const sequence &q, int h, int row)
 {
@@ -269,13 +292,13 @@ static __device__ __forceinline__ void finish(const running<D> &run, const forwa
             const float factor = sum == 0 ? 0 : f.s.kept / sum;
             if (lane % 4 == 0)
                 f.lse[at * (size_t)f.s.H + (size_t)h] =
-                    sum == 0 ? -INFINITY : run.largest[m][r] * f.s.scale + logf(sum);
+                    sum == 0 ? -INFINITY : run.base[m][r] * 0.69314718f + logf(sum);
             float *y = f.out + at * f.o_row + (size_t)h * f.o_head;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
                 const int column = 8 * n + lane % 4 * 2;
-                store_pair(y + column, run.out[m][n][2 * r] * factor,
-                           run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, f.pairs);
+                store_pair(y, run.out[m][n][2 * r] * factor,
+                           run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
             }
         }
 }
@@ -307,7 +330,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
     const sequence q = f.s.sequences[rest / (unsigned)f.s.H];
     if (i0 >= q.queries)
         return;
-    const int row = i0 + (int)threadIdx.x / WARP * WARP_ROWS; /* the warp's first */
+    const int warp = warp_index(), row = i0 + warp * WARP_ROWS; /* the warp's first */
     const int last = min(i0 + ROWS, q.queries) - 1;
     const span all = keys_seen(f.s, q, i0, last);
     const span mine = keys_seen(f.s, q, row, row + WARP_ROWS - 1);
@@ -318,7 +341,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
     running<D> run;
 #pragma unroll
     for (int m = 0; m < M; m++) {
-        run.largest[m][0] = run.largest[m][1] = -INFINITY;
+        run.base[m][0] = run.base[m][1] = -INFINITY;
         run.sum[m][0] = run.sum[m][1] = 0;
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
@@ -335,7 +358,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
             continue;
         const bf16 *k = tiles + stage * 2 * KEYS * WIDE;
         float x[M][KEYS / 8][4];
-        scores<D>(x, queries, k);
+        scores<D>(x, queries + warp * WARP_ROWS * WIDE, k);
         if (j0 + KEYS > q.keys ||
             (f.s.causal && (j0 + KEYS - 1 > row + q.ahead ||
                             j0 <= row + WARP_ROWS - 1 + q.ahead - f.s.window)))
@@ -345,7 +368,10 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
             drop_weights<M>(x, f.s, q, h, row, j0);
         add_values<D>(run, x, k + KEYS * WIDE);
     }
-    finish<D>(run, f, q, h, row);
+    if (f.pairs && f.s.Dv == D)
+        finish<D, true>(run, f, q, h, row);
+    else
+        finish<D, false>(run, f, q, h, row);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------- */

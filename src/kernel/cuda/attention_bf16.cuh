@@ -87,6 +87,12 @@ static __device__ __forceinline__ span keys_seen(const attention_shape &s, const
     return x;
 }
 
+/* The same in every lane, as the compiler can see: what depends on it alone does not diverge. */
+static __device__ __forceinline__ int warp_index(void)
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0);
+}
+
 /* Numbers column .. column + 7 of a row, 0 from width on. */
 static __device__ __forceinline__ void load_eight(float (&y)[8], const float *row, int column,
                                                   int width, bool quads)
@@ -108,21 +114,48 @@ static __device__ __forceinline__ uint4 round_eight(const float (&x)[8])
                       bf16_pair(x[6], x[7]));
 }
 
+/* The thread's items first .. first + n - 1 of load_rounded: all are asked for before one is
+ * waited for. */
+template <int D, bool WHOLE, int n>
+static __device__ __forceinline__ void load_rounded_items(bf16 *tile, const rows_f32 &from,
+                                                          const float *x, int rows, int first)
+{
+    float y[n][8];
+#pragma unroll
+    for (int k = 0; k < n; k++) {
+        const int item = (first + k) * ATTENTION_THREADS + (int)threadIdx.x, r = item / (D / 8);
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            y[k][c] = 0;
+        if (r < rows)
+            load_eight(y[k], x + (size_t)r * from.row, item % (D / 8) * 8, WHOLE ? D : from.width,
+                       WHOLE || from.quads);
+    }
+#pragma unroll
+    for (int k = 0; k < n; k++) {
+        const int item = (first + k) * ATTENTION_THREADS + (int)threadIdx.x;
+        *(uint4 *)(tile + item / (D / 8) * (D + ATTENTION_GAP) + item % (D / 8) * 8) =
+            round_eight(y[k]);
+    }
+}
+
 /* tile (ROWS, D; row stride D + ATTENTION_GAP) = rows row .. of a head; 0 from `rows` on. */
 template <int D, int ROWS>
 static __device__ __forceinline__ void load_rounded(bf16 *tile, const rows_f32 &from, size_t row,
                                                     int head, int rows)
 {
+    enum { ITEMS = ROWS * D / 8 / ATTENTION_THREADS, AT_ONCE = ITEMS % 4 ? 2 : 4 };
+    static_assert(ITEMS % AT_ONCE == 0, "whole batches of items");
+    const float *x = from.x + row * from.row + (size_t)head * from.head;
+    if (from.quads && from.width == D) {
 #pragma unroll
-    for (int n = 0; n < ROWS * D / 8 / ATTENTION_THREADS; n++) {
-        const int item = n * ATTENTION_THREADS + (int)threadIdx.x;
-        const int r = item / (D / 8), column = item % (D / 8) * 8;
-        float x[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        if (r < rows)
-            load_eight(x, from.x + (row + (size_t)r) * from.row + (size_t)head * from.head, column,
-                       from.width, from.quads);
-        *(uint4 *)(tile + r * (D + ATTENTION_GAP) + column) = round_eight(x);
+        for (int n = 0; n < ITEMS; n += AT_ONCE)
+            load_rounded_items<D, true, AT_ONCE>(tile, from, x, rows, n);
+        return;
     }
+#pragma unroll 1
+    for (int n = 0; n < ITEMS; n++)
+        load_rounded_items<D, false, 1>(tile, from, x, rows, n);
 }
 
 /* Likewise, begun, of what is in bf16 already: (rows, heads, D) without gaps. */
@@ -130,29 +163,34 @@ template <int D, int ROWS>
 static __device__ __forceinline__ void begin_copy(bf16 *tile, const bf16 *from, size_t row,
                                                   int head, int heads, int rows)
 {
+    const bf16 *x = from + (row * (size_t)heads + (size_t)head) * D;
 #pragma unroll
     for (int n = 0; n < ROWS * D / 8 / ATTENTION_THREADS; n++) {
         const int item = n * ATTENTION_THREADS + (int)threadIdx.x;
         const int r = item / (D / 8), column = item % (D / 8) * 8;
-        const int there = r < rows ? r : 0;
-        copy_async_16(tile + r * (D + ATTENTION_GAP) + column,
-                      from + ((row + (size_t)there) * (size_t)heads + (size_t)head) * D + column,
-                      r < rows);
+        copy_async_16(tile + r * (D + ATTENTION_GAP) + column, x + r * heads * D + column, r < rows);
     }
 }
 
-/* y[0], y[1] = a, b: numbers column and column + 1 of a row of `width`. */
-static __device__ __forceinline__ void store_pair(float *y, float a, float b, int column, int width,
-                                                  bool pairs)
+/* Numbers column and column + 1 of a row of `width`, and back; whole: there are both, aligned. */
+static __device__ __forceinline__ float2 load_pair(const float *x, int column, int width, bool whole)
 {
-    if (pairs && column + 1 < width) {
-        *(float2 *)y = make_float2(a, b);
+    if (whole)
+        return *(const float2 *)(x + column);
+    return make_float2(column < width ? x[column] : 0, column + 1 < width ? x[column + 1] : 0);
+}
+
+static __device__ __forceinline__ void store_pair(float *y, float a, float b, int column, int width,
+                                                  bool whole)
+{
+    if (whole) {
+        *(float2 *)(y + column) = make_float2(a, b);
         return;
     }
     if (column < width)
-        y[0] = a;
+        y[column] = a;
     if (column + 1 < width)
-        y[1] = b;
+        y[column + 1] = b;
 }
 
 /* Where a lane's row lies of the four matrices that are 16 rows and 16 columns at (row, column):

@@ -183,16 +183,38 @@ static __device__ __forceinline__ unsigned kept_of_tile(const attention_shape &s
     return (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) | (all >> 9 & 8);
 }
 
+/* Scores of keys from j on that queries from i on do not see become -inf. */
+template <int M>
+static __device__ __forceinline__ void hide(float (&x)[M][HALF / 8][4], const attention_shape &s,
+                                            const sequence &q, int j, int i)
+{
+    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < HALF / 8; n++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int query = i + 8 * n + 2 * t + c;
+            const span seen = keys_seen(s, q, query, query);
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const int key = j + 16 * m + 8 * r + g;
+                    if (key < seen.from || key >= seen.to)
+                        x[m][n][2 * r + c] = -INFINITY;
+                }
+        }
+}
+
 /* Scores x become weights after dropout, not yet divided by 1 - p; y, products of the gradient of
  * the output with values, become gradients of the scores times scale. */
 template <int M, bool DROPS>
 static __device__ __forceinline__ void differentiate(float (&x)[M][HALF / 8][4],
                                                      float (&y)[M][HALF / 8][4],
                                                      const attention_shape &s, const sequence &q,
-                                                     int h, int j, int i, const float2 *stats,
-                                                     bool hides)
+                                                     int h, int j, int i, const float2 *stats)
 {
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
+    const int t = (int)threadIdx.x % 4;
     const float scale = DROPS ? s.scale * s.kept : s.scale;
 #pragma unroll
     for (int n = 0; n < HALF / 8; n++) {
@@ -203,17 +225,10 @@ static __device__ __forceinline__ void differentiate(float (&x)[M][HALF / 8][4],
             const unsigned kept = DROPS ? kept_of_tile(s, q, h, j + 16 * m, i + 8 * n) : 0;
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int c = e % 2, key = j + 16 * m + 8 * (e / 2) + g;
                 const bool keep = !DROPS || kept >> e & 1;
-                float p = exp2_fast(x[m][n][e] * s.scale2 - lse[c]);
-                float ds = p * ((keep ? y[m][n][e] * scale : 0) - delta[c]);
-                if (hides) {
-                    const int last = i + 8 * n + 2 * t + c + q.ahead;
-                    if (key >= q.keys || (s.causal && (key > last || key <= last - s.window)))
-                        p = 0, ds = 0;
-                }
+                const float p = exp2_fast(x[m][n][e] * s.scale2 - lse[e % 2]);
                 x[m][n][e] = keep ? p : 0;
-                y[m][n][e] = ds;
+                y[m][n][e] = p * ((keep ? y[m][n][e] * scale : 0) - delta[e % 2]);
             }
         }
     }
@@ -267,14 +282,15 @@ template <int D> struct sums {
     float dk[backward_sizes<D>::M][D / 8][4], dv[backward_sizes<D>::M][D / 8][4];
 };
 
-/* Half a tile of queries against the warp's keys. i: the first query. */
+/* Half a tile of queries against the warp's keys, which begin at `key` of the tile from j0 on.
+ * i: the first query. */
 template <int D, bool DROPS>
-static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &in, int stage,
-                                                 int half, const backward_args &f,
+static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &in, int key,
+                                                 int stage, int half, const backward_args &f,
                                                  const sequence &q, int h, int j0, int i)
 {
     enum { M = backward_sizes<D>::M, WARP_KEYS = backward_sizes<D>::WARP_KEYS };
-    const int key = (int)threadIdx.x / WARP * WARP_KEYS, j = j0 + key, last = i + HALF - 1 + q.ahead;
+    const int j = j0 + key, last = i + HALF - 1 + q.ahead;
     const bf16 *queries = in.stage + stage * backward_sizes<D>::STAGE;
     const bf16 *dout = queries + QUERIES * backward_sizes<D>::WIDE;
     unsigned a[M][4];
@@ -287,12 +303,13 @@ static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &
         share<M>(in.ds, a, key, half * HALF + 16);
         return;
     }
-    const bool hides = j + WARP_KEYS > q.keys ||
-                       (f.s.causal && (j + WARP_KEYS - 1 > i + q.ahead || j <= last - f.s.window));
     float x[M][HALF / 8][4], y[M][HALF / 8][4];
     multiply<D>(x, in.k, key, queries, half * HALF);
     multiply<D>(y, in.v, key, dout, half * HALF);
-    differentiate<M, DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF, hides);
+    if (j + WARP_KEYS > q.keys ||
+        (f.s.causal && (j + WARP_KEYS - 1 > i + q.ahead || j <= last - f.s.window)))
+        hide<M>(x, f.s, q, j, i);
+    differentiate<M, DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF);
 #pragma unroll
     for (int k = 0; k < HALF / 16; k++) {
         rounded<M>(a, x, k);
@@ -304,13 +321,6 @@ static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &
 }
 
 /* ---- dq ------------------------------------------------------------------------------------------ */
-
-static __device__ __forceinline__ float2 load_pair(const float *x, int column, int width, bool pairs)
-{
-    if (pairs && column + 1 < width)
-        return *(const float2 *)x;
-    return make_float2(column < width ? x[0] : 0, column + 1 < width ? x[1] : 0);
-}
 
 /* The block's dq: its own, or the one that is wanted. */
 static __device__ __forceinline__ float *dq_rows(gradient *g, const backward_args &f,
@@ -324,31 +334,55 @@ static __device__ __forceinline__ float *dq_rows(gradient *g, const backward_arg
     return f.partial + ((size_t)split * f.rows_q + q.q_at) * g->row + (size_t)h * g->head;
 }
 
-/* dq of the tile of queries from i0 on += ds times the tile of keys from j0 on. A warp has half the
- * queries and half the channels. x: the head's; adds: to what is there. */
-template <int D>
-static __device__ __forceinline__ void add_dq(float *x, const gradient &g, bool adds,
-                                              const memory_of &in, const sequence &q, int i0, int from,
-                                              int to, int width)
-{
-    enum { N = D / 16 };
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const int query = warp % 2 * HALF, left = warp / 2 * (D / 2);
+/* A warp's part of dq: half the queries, N tiles of 8 channels from `left` on; x: of its first query.
+ * There are `rows` queries. */
+template <int N> struct dq_part {
     float z[2][N][4];
+};
+
+template <int N, bool WHOLE>
+static __device__ __forceinline__ void load_dq(dq_part<N> &part, const float *x, size_t stride,
+                                               int left, int rows, int width)
+{
+    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int r = 0; r < 2; r++) {
+            const int i = 16 * m + 8 * r + g;
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int i = i0 + query + 16 * m + 8 * r + lane / 4;
-                const int column = left + 8 * n + lane % 4 * 2;
+            for (int n = 0; n < N; n++) {
                 float2 old = make_float2(0, 0);
-                if (adds && i < q.queries)
-                    old = load_pair(x + (size_t)i * g.row + column, column, width, g.pairs);
-                z[m][n][2 * r] = old.x, z[m][n][2 * r + 1] = old.y;
+                if (i < rows)
+                    old = load_pair(x + (size_t)i * stride, left + 8 * n + 2 * t, width, WHOLE);
+                part.z[m][n][2 * r] = old.x, part.z[m][n][2 * r + 1] = old.y;
             }
-    __syncthreads(); /* ds of all warps is there */
+        }
+}
+
+template <int N, bool WHOLE>
+static __device__ __forceinline__ void store_dq(const dq_part<N> &part, float *x, size_t stride,
+                                                int left, int rows, int width)
+{
+    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int i = 16 * m + 8 * r + g;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                if (i < rows)
+                    store_pair(x + (size_t)i * stride, part.z[m][n][2 * r], part.z[m][n][2 * r + 1],
+                               left + 8 * n + 2 * t, width, WHOLE);
+        }
+}
+
+/* part += ds times keys `from` .. to - 1 of the tile, of queries from `query` on. */
+template <int D, int N>
+static __device__ __forceinline__ void multiply_dq(dq_part<N> &part, const memory_of &in, int query,
+                                                   int left, int from, int to)
+{
     for (int k = from; k < to; k += 16) {
         unsigned a[2][4];
         load_matrices_across(a[0], beside_first<QUERIES>(in.ds, k, query));
@@ -359,23 +393,35 @@ static __device__ __forceinline__ void add_dq(float *x, const gradient &g, bool 
             load_matrices_across(b, above_first<D>(in.k, k, left + 16 * n));
 #pragma unroll
             for (int m = 0; m < 2; m++) {
-                mma_16x8x16(z[m][2 * n], a[m], b[0], b[1]);
-                mma_16x8x16(z[m][2 * n + 1], a[m], b[2], b[3]);
+                mma_16x8x16(part.z[m][2 * n], a[m], b[0], b[1]);
+                mma_16x8x16(part.z[m][2 * n + 1], a[m], b[2], b[3]);
             }
         }
     }
+}
+
+/* dq of a tile of queries += ds times keys `from` .. to - 1 of the tile, or = it. A warp has half the
+ * queries and half the channels, in passes of N tiles. x: the first query's; there are `rows`. */
+template <int D, bool WHOLE>
+static __device__ __forceinline__ void add_dq(float *x, size_t stride, bool adds,
+                                              const memory_of &in, int warp, int rows, int from,
+                                              int to, int width)
+{
+    enum { N = D == 96 ? 2 : D / 16 < 4 ? D / 16 : 4, PASSES = D / 16 / N };
+    const int query = warp % 2 * HALF;
+    int left = warp / 2 * (D / 2);
+    dq_part<N> part;
+    x += (size_t)query * stride;
+    rows -= query;
+    load_dq<N, WHOLE>(part, x, stride, left, adds ? rows : 0, width);
+    __syncthreads(); /* ds of all warps is there */
 #pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int i = i0 + query + 16 * m + 8 * r + lane / 4;
-                const int column = left + 8 * n + lane % 4 * 2;
-                if (i < q.queries)
-                    store_pair(x + (size_t)i * g.row + column, z[m][n][2 * r], z[m][n][2 * r + 1],
-                               column, width, g.pairs);
-            }
+    for (int pass = 0; pass < PASSES; pass++, left += 8 * N) {
+        if (pass > 0)
+            load_dq<N, WHOLE>(part, x, stride, left, adds ? rows : 0, width);
+        multiply_dq<D, N>(part, in, query, left, from, to);
+        store_dq<N, WHOLE>(part, x, stride, left, rows, width);
+    }
 }
 
 /* ---- the block ----------------------------------------------------------------------------------- */
@@ -388,15 +434,13 @@ static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int 
 }
 
 /* Rows of dk or dv, of keys from j on. */
-template <int D>
-static __device__ __forceinline__ void store_sums(const gradient &g,
+template <int D, bool WHOLE>
+static __device__ __forceinline__ void store_rows(const gradient &g,
                                                   const float (&x)[backward_sizes<D>::M][D / 8][4],
                                                   float factor, const sequence &q, int head, int j,
                                                   int width)
 {
     const int lane = (int)threadIdx.x % WARP;
-    if (!g.x)
-        return;
 #pragma unroll
     for (int m = 0; m < backward_sizes<D>::M; m++)
 #pragma unroll
@@ -410,11 +454,25 @@ static __device__ __forceinline__ void store_sums(const gradient &g,
                 const int column = 8 * n + lane % 4 * 2;
                 float2 old = make_float2(0, 0);
                 if (g.acc)
-                    old = load_pair(y + column, column, width, g.pairs);
-                store_pair(y + column, old.x + x[m][n][2 * r] * factor,
-                           old.y + x[m][n][2 * r + 1] * factor, column, width, g.pairs);
+                    old = load_pair(y, column, width, WHOLE);
+                store_pair(y, old.x + x[m][n][2 * r] * factor, old.y + x[m][n][2 * r + 1] * factor,
+                           column, width, WHOLE);
             }
         }
+}
+
+template <int D>
+static __device__ __forceinline__ void store_sums(const gradient &g,
+                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
+                                                  float factor, const sequence &q, int head, int j,
+                                                  int width)
+{
+    if (!g.x)
+        return;
+    if (g.pairs && width == D)
+        store_rows<D, true>(g, x, factor, q, head, j, width);
+    else
+        store_rows<D, false>(g, x, factor, q, head, j, width);
 }
 
 /* Queries, in tiles, that see a key of j0 .. j0 + keys - 1. */
@@ -446,12 +504,13 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
     in.stage = in.v + KEYS * WIDE;
     in.ds = in.stage + 2 * backward_sizes<D>::STAGE;
     in.stats = (float2 *)(in.ds + KEYS * backward_sizes<D>::WIDE_DS);
-    const int split = (int)(blockIdx.x % (unsigned)f.splits);
+    const int split = (int)(blockIdx.x % (unsigned)f.splits), warp = warp_index();
     const unsigned rest = blockIdx.x / (unsigned)f.splits;
     const int head = (int)(rest % (unsigned)f.s.Hkv), group = f.s.H / f.s.Hkv;
     const sequence q = f.s.sequences[rest / (unsigned)f.s.Hkv];
+    const int key = warp * WARP_KEYS; /* of a tile: the warp's first */
     for (int tile = split; tile * KEYS < q.keys_full; tile += f.splits) {
-        const int j0 = tile * KEYS, mine = j0 + (int)threadIdx.x / WARP * WARP_KEYS;
+        const int j0 = tile * KEYS;
         const span tiles = query_tiles(f.s, q, j0, KEYS);
         const int each = tiles.to - tiles.from, steps = each * group;
         sums<D> sum;
@@ -478,19 +537,22 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
             __syncthreads(); /* the tile of queries is here; nobody reads the one before, or ds */
             if (step + 1 < steps)
                 begin_queries<D>(in, f, q, h, i0, stage ^ 1);
-            half_tile<D, DROPS>(sum, in, stage, 0, f, q, now_h, j0, now);
-            half_tile<D, DROPS>(sum, in, stage, 1, f, q, now_h, j0, now + HALF);
+            half_tile<D, DROPS>(sum, in, key, stage, 0, f, q, now_h, j0, now);
+            half_tile<D, DROPS>(sum, in, key, stage, 1, f, q, now_h, j0, now + HALF);
             if (f.dq.x) {
                 gradient g;
-                float *x = dq_rows(&g, f, q, split, now_h);
+                float *x = dq_rows(&g, f, q, split, now_h) + (size_t)now * g.row;
                 const span seen = keys_of_tile(f.s, q, now);
                 const bool adds = g.acc || tile != first_tile(seen.from, KEYS, split, f.splits);
-                add_dq<D>(x, g, adds, in, q, now, max(0, seen.from - j0) / 16 * 16,
-                          min((int)KEYS, seen.to - j0), f.s.D);
+                const int from = max(0, seen.from - j0) / 16 * 16, to = min((int)KEYS, seen.to - j0);
+                if (g.pairs && f.s.D == D)
+                    add_dq<D, true>(x, g.row, adds, in, warp, q.queries - now, from, to, D);
+                else
+                    add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, f.s.D);
             }
         }
-        store_sums<D>(f.dk, sum.dk, 1, q, head, mine, f.s.D);
-        store_sums<D>(f.dv, sum.dv, f.s.kept, q, head, mine, f.s.Dv);
+        store_sums<D>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
+        store_sums<D>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
     }
 }
 
