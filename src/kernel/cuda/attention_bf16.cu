@@ -6,7 +6,7 @@
  * multiplies one, the next is on its way to shared memory. Scores and weights stay in registers. */
 #include <climits>
 #include <cmath>
-#include <vector>
+#include <cstdlib>
 
 #include "kernel/cuda/attention_bf16.cuh"
 
@@ -27,30 +27,39 @@ static void dropout_of(attention_shape *s, const qkv_k_dropout_args *d)
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attention_args *a)
+/* False if there is one that is too long, or none that is long enough. */
+static bool sequences_of(sequence *list, attention_sizes *n, const attention_args *a)
 {
     const size_t most = 1 << 28;
     *n = {};
-    if (a->bias || !(a->scale > 0) || a->D < LEAST || a->D > 128 || a->Dv < LEAST || a->Dv > 128 ||
-        a->B > UPLOAD_MOST / sizeof(sequence) || a->H > most)
-        return false;
-    std::vector<sequence> list(a->B);
     for (size_t b = 0; b < a->B; b++) {
-        n->longest_q = larger(n->longest_q, a->q_len[b]);
-        n->longest_k = larger(n->longest_k, a->k_len[b]);
-        n->longest_full = larger(n->longest_full, a->k_len_full[b]);
-        if (n->longest_q > most || n->longest_full > most)
+        if (a->q_len[b] > most || a->k_len_full[b] > most)
             return false;
         list[b] = {a->q_begin[b], a->k_begin[b], n->rows_q, n->rows_k, (int)a->q_len[b],
                    (int)a->k_len[b], (int)a->k_len_full[b],
                    (int)a->k_len_full[b] - (int)a->q_len[b]};
+        n->longest_q = larger(n->longest_q, a->q_len[b]);
+        n->longest_k = larger(n->longest_k, a->k_len[b]);
+        n->longest_full = larger(n->longest_full, a->k_len_full[b]);
         n->rows_q += a->q_len[b];
         n->rows_k += a->k_len[b];
     }
-    if (n->longest_q < LEAST || n->longest_k < LEAST)
-        return false;
+    return n->longest_q >= LEAST && n->longest_k >= LEAST;
+}
+
+static bool suits(const attention_args *a)
+{
+    return !a->bias && a->scale > 0 && a->D >= LEAST && a->D <= 128 && a->Dv >= LEAST &&
+           a->Dv <= 128 && a->H <= 65536 && a->B > 0 && a->B <= UPLOAD_MOST / sizeof(sequence);
+}
+
+bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attention_args *a)
+{
+    sequence *list = suits(a) ? (sequence *)malloc(a->B * sizeof *list) : NULL;
     *s = {};
-    s->sequences = (const sequence *)cuda_upload(list.data(), a->B * sizeof(sequence));
+    if (list && sequences_of(list, n, a))
+        s->sequences = (const sequence *)cuda_upload(list, a->B * sizeof *list);
+    free(list);
     s->H = (int)a->H, s->Hkv = (int)a->Hkv, s->D = (int)a->D, s->Dv = (int)a->Dv;
     s->window = a->causal && a->window && a->window < INT_MAX / 4 ? (int)a->window : INT_MAX / 4;
     s->causal = a->causal;
