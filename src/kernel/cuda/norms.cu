@@ -1,66 +1,6 @@
-/* norms.cu - layer norm and RMS norm. A row is kept in the registers of a team, a warp or a block,
- * from one read of memory on; rows that are too long or not aligned are read again and again. */
-#include "kernel/cuda/columns.cuh"
-
-enum { WARP_QUADS = 6, BLOCK_QUADS = 4, BLOCK_MOST = 512 };
-
-/* ---- teams --------------------------------------------------------------------------------------- */
-
-/* How rows of C numbers are shared out: teams of `team` threads in blocks of `threads`. Each thread
- * has quads groups of four numbers of a row; 0: rows of C do not fit. */
-typedef struct {
-    unsigned team, threads;
-    int quads;
-} row_teams;
-
-static row_teams row_teams_of(size_t C)
-{
-    row_teams t = {WARP, BLOCK, 0};
-    if (C <= 4 * WARP * WARP_QUADS) {
-        t.quads = C <= 4 * WARP ? 1 : C <= 8 * WARP ? 2 : C <= 16 * WARP ? 4 : WARP_QUADS;
-        return t;
-    }
-    for (t.team = 128; t.team < BLOCK_MOST && 4 * t.team * BLOCK_QUADS < C;)
-        t.team *= 2;
-    t.threads = t.team;
-    t.quads = C <= 8 * t.team ? 2 : C <= 4 * t.team * BLOCK_QUADS ? BLOCK_QUADS : 0;
-    return t;
-}
-
-/* LAUNCH of the instance of kernel<quads, whole block> that serves teams t. */
-#define LAUNCH_TEAMS(kernel, t, grid, shared, ...)                                                 \
-    do {                                                                                           \
-        if ((t).team > WARP && (t).quads == 2)                                                     \
-            LAUNCH((kernel<2, true>), grid, (t).threads, shared, __VA_ARGS__);                     \
-        else if ((t).team > WARP)                                                                  \
-            LAUNCH((kernel<BLOCK_QUADS, true>), grid, (t).threads, shared, __VA_ARGS__);           \
-        else if ((t).quads == 1)                                                                   \
-            LAUNCH((kernel<1, false>), grid, (t).threads, shared, __VA_ARGS__);                    \
-        else if ((t).quads == 2)                                                                   \
-            LAUNCH((kernel<2, false>), grid, (t).threads, shared, __VA_ARGS__);                    \
-        else if ((t).quads == 4)                                                                   \
-            LAUNCH((kernel<4, false>), grid, (t).threads, shared, __VA_ARGS__);                    \
-        else                                                                                       \
-            LAUNCH((kernel<WARP_QUADS, false>), grid, (t).threads, shared, __VA_ARGS__);           \
-    } while (0)
-
-/* Both sums over a team; partial: 2 WARP numbers. */
-template <bool WHOLE> static __device__ __forceinline__ float2 team_sums(float2 x, float *partial)
-{
-    if (!WHOLE)
-        return make_float2(warp_sum(x.x), warp_sum(x.y));
-    const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    x = make_float2(warp_sum(x.x), warp_sum(x.y));
-    if (lane == 0) {
-        partial[warp] = x.x;
-        partial[WARP + warp] = x.y;
-    }
-    __syncthreads();
-    x.x = warp_sum(lane < warps ? partial[lane] : 0.0f);
-    x.y = warp_sum(lane < warps ? partial[WARP + lane] : 0.0f);
-    __syncthreads();
-    return x;
-}
+/* norms.cu - layer norm and RMS norm. The registers of a team hold a row from one read of memory
+ * on; rows that are too long or not aligned are read several times. */
+#include "kernel/cuda/norms.cuh"
 
 /* ---- forward --------------------------------------------------------------------------------------- */
 
@@ -72,25 +12,14 @@ typedef struct {
     bool rms;
 } norm_job;
 
-static __device__ __forceinline__ float quad_sum(float4 v) { return (v.x + v.y) + (v.z + v.w); }
-
-static __device__ __forceinline__ float quad_dot(float4 a, float4 b)
-{
-    return (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
-}
-
-static __device__ __forceinline__ float4 quad_of(const float *row, size_t j)
-{
-    return ((const float4 *)row)[j];
-}
-
-/* The row minus the float next to its mean, and the standard deviation; what is left of the mean
- * (shift) comes from a second sum, which keeps the digits that a large mean would take. */
+/* 1 / the standard deviation, from the sums of d and d^2, d being the distance from a mean that is
+ * rounded. shift is what that rounding lost: the mean of d. */
 static __device__ __forceinline__ float norm_rstd(norm_job a, float2 sums, float *shift)
 {
-    float n = (float)a.C;
+    const float n = (float)a.C;
     *shift = a.rms ? 0 : sums.x / n;
-    return 1 / sqrtf(fmaxf(sums.y / n - *shift * *shift, 0) + a.eps);
+    const float variance = sums.y / n - *shift * *shift;
+    return 1 / sqrtf((variance < 0 ? 0 : variance) + a.eps);
 }
 
 static __device__ __forceinline__ float norm_value(norm_job a, float v, size_t c)
@@ -110,7 +39,7 @@ static __device__ __forceinline__ void norm_keep(norm_job a, size_t row, float m
 template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) norm_held(norm_job a)
 {
     __shared__ float partial[2 * WARP];
-    const unsigned team = WHOLE ? blockDim.x : WARP, lane = threadIdx.x % team;
+    const unsigned team = WHOLE ? blockDim.x : (unsigned)WARP, lane = threadIdx.x % team;
     const size_t teams = blockDim.x / team, quads = a.C / 4;
     const float4 none = make_float4(0, 0, 0, 0);
     for (size_t row = blockIdx.x * teams + threadIdx.x / team; row < a.N;
@@ -197,10 +126,15 @@ static void cuda_norm(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *m
         return;
     const row_teams t = row_teams_of(a.C);
     const size_t teams = t.threads / t.team;
-    if (t.quads && a.C % 4 == 0 && quads_fit(y) && quads_fit(sum) && quads_fit(x) &&
+    if (norm_row_fits(t, a.C) && quads_fit(y) && quads_fit(sum) && quads_fit(x) &&
         quads_fit(residual) && quads_fit(weight) && quads_fit(bias))
         LAUNCH_TEAMS(norm_held, t, row_blocks((a.N + teams - 1) / teams), 0, a);
     else
         LAUNCH(norm_plain, row_blocks(a.N), row_threads(a.C), 0, a);
 }
 
+extern "C" void qkv__cuda_norms(qkv_kernels *k)
+{
+    k->norm = cuda_norm;
+    k->norm_bwd = cuda_norm_bwd;
+}
