@@ -192,12 +192,10 @@ static void fill_tables(void)
                                                qkv__cuda_attention_bf16,
                                                qkv__cuda_small_bf16};
     for (qkv__fill_fn *fill : files)
-        if (fill)
-            fill(&tables[0]);
+        fill(&tables[0]);
     tables[1] = tables[0];
     for (qkv__fill_fn *fill : bf16_files)
-        if (fill)
-            fill(&tables[1]);
+        fill(&tables[1]);
 }
 
 static const qkv_kernels *device_kernels(unsigned isa)
