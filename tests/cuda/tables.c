@@ -1,6 +1,7 @@
 /* tables.c - programs linked with --wrap=qkv__kernels get the CUDA device's kernels, each of which
- * waits until it is done, as the tables of the processor's vector instructions. The tests give
- * kernels the host's memory: a card reads it if the system lets it, and the emulator always. */
+ * waits until it is done, in place of those of the processor's widest vectors; of bf16 products in
+ * place of the processor's own. The tests give kernels the host's memory: a card reads it if the
+ * system lets it, and the emulator always. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,7 +57,9 @@ const qkv_kernels *__wrap_qkv__kernels(unsigned isa);
 
 const qkv_kernels *__wrap_qkv__kernels(unsigned isa)
 {
-    if (!(isa & (QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON)))
+    const unsigned widest = qkv__cpu_isa() & (QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON);
+    const unsigned others = QKV__BF16_AMX | QKV__BF16_LIBRARY;
+    if ((isa & widest) != widest || isa & others || !widest)
         return __real_qkv__kernels(isa);
     if (!device) {
         if (qkv_context_create(&context, NULL))
@@ -67,5 +70,5 @@ const qkv_kernels *__wrap_qkv__kernels(unsigned isa)
             exit(1);
         }
     }
-    return &tables[(isa & QKV__BF16_ANY) != 0];
+    return &tables[isa & QKV__BF16 && qkv__cpu_bf16()];
 }

@@ -282,6 +282,17 @@ static void test_wide(void **state)
     }
 }
 
+/* So many heads that the blocks of a card have one each, with all of its keys. */
+static void test_many_heads(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 4; n++) {
+        const recipe r = { 90, 200, 60, .heads = 270, .causal = n < 2, .window = n == 2,
+                           .lengths = n == 3, .accumulate = n == 1 };
+        check_recipe(&r, 900 + n, 1);
+    }
+}
+
 /* x (rows, heads, width) as a cache keeps it, and in x what that stands for. */
 static qkv_k_stored stored_of(array *x, qkv_k_kv kind, const qkv_exec *e)
 {
@@ -499,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_large_scale),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_no_keys),
         cmocka_unit_test(test_stored),             cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_many_heads),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

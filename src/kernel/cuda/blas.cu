@@ -4,8 +4,42 @@
 
 #ifdef QKV_CUDA_EMULATED
 
-bool blas_multiply(float *, const float *, const float *, const blas_product *) { return false; }
-bool blas_multiply(float *, const bf16 *, const bf16 *, const blas_product *) { return false; }
+/* The emulator's library: sums of rows, on the host, whose memory the device's is. */
+template <typename T>
+static bool host_multiply(float *c, const T *a, const T *b, const blas_product *p)
+{
+    if (p->k < 2) /* these are the plain kernel's */
+        return false;
+    for (size_t i = 0; i < p->m; i++) {
+        float *row = c + i * p->ldc;
+        for (size_t j = 0; j < p->n; j++)
+            row[j] = (p->acc ? row[j] : 0) + (p->bias ? p->bias[j] : 0);
+        for (size_t l = 0; l < p->k && !p->tb; l++) {
+            const float x = blas_number(a[p->ta ? l * p->lda + i : i * p->lda + l]);
+            for (size_t j = 0; j < p->n; j++)
+                row[j] += x * blas_number(b[l * p->ldb + j]);
+        }
+        for (size_t j = 0; j < p->n && p->tb; j++) {
+            float sums[8] = {0};
+            for (size_t l = 0; l < p->k; l++)
+                sums[l % 8] += blas_number(a[p->ta ? l * p->lda + i : i * p->lda + l]) *
+                               blas_number(b[j * p->ldb + l]);
+            row[j] += ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                      ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+        }
+    }
+    return true;
+}
+
+bool blas_multiply(float *c, const float *a, const float *b, const blas_product *p)
+{
+    return host_multiply(c, a, b, p);
+}
+
+bool blas_multiply(float *c, const bf16 *a, const bf16 *b, const blas_product *p)
+{
+    return host_multiply(c, a, b, p);
+}
 
 #else
 
