@@ -28,6 +28,41 @@ static att_sequence sequence_of(const qkv_k_attention_args *a, size_t b)
             (int)a->k_len_full[b]};
 }
 
+static bool evenly_spaced(const qkv_k_attention_args *a)
+{
+    bool even = true;
+    for (size_t b = 1; b < a->B; b++)
+        even = even && a->q_len[b] == a->q_len[0] && a->k_len[b] == a->k_len[0] &&
+               a->k_len_full[b] == a->k_len_full[0] &&
+               a->q_begin[b] - a->q_begin[b - 1] == a->q_begin[1] - a->q_begin[0] &&
+               a->k_begin[b] - a->k_begin[b - 1] == a->k_begin[1] - a->k_begin[0];
+    return even;
+}
+
+/* False when there are none, or their upload failed. */
+static bool set_sequences(att_problem *p, const qkv_k_attention_args *a)
+{
+    p->even = evenly_spaced(a);
+    p->q_step = p->even && a->B > 1 ? a->q_begin[1] - a->q_begin[0] : 0;
+    p->k_step = p->even && a->B > 1 ? a->k_begin[1] - a->k_begin[0] : 0;
+    p->longest_q = p->longest_k = p->longest_full = 0;
+    std::vector<att_sequence> many(!p->even && a->B > ATT_INLINE ? a->B : 0);
+    for (size_t b = 0; b < a->B; b++) {
+        const att_sequence s = sequence_of(a, b);
+        p->longest_q = s.q_len > p->longest_q ? s.q_len : p->longest_q;
+        p->longest_k = s.k_len > p->longest_k ? s.k_len : p->longest_k;
+        p->longest_full = s.k_full > p->longest_full ? s.k_full : p->longest_full;
+        if (!many.empty())
+            many[b] = s;
+        else if (!p->even || b == 0)
+            p->few[b] = s;
+    }
+    p->many = NULL;
+    if (!many.empty())
+        p->many = (const att_sequence *)cuda_upload(many.data(), a->B * sizeof many[0]);
+    return a->B && (many.empty() || p->many);
+}
+
 /* A window that no pair of positions leaves is none. */
 static int window_of(const qkv_k_attention_args *a)
 {
@@ -46,19 +81,7 @@ bool att_problem_of(att_problem *p, const qkv_k_attention_args *a)
     p->bias = a->bias;
     p->bias_b = (ptrdiff_t)a->bias_b, p->bias_h = (ptrdiff_t)a->bias_h, p->bias_t = a->bias_t;
     set_dropout(p, &a->dropout);
-    p->longest_q = p->longest_k = p->longest_full = 0;
-    std::vector<att_sequence> many(a->B > ATT_INLINE ? a->B : 0);
-    for (size_t b = 0; b < a->B; b++) {
-        att_sequence s = sequence_of(a, b);
-        (many.empty() ? p->few[b] : many[b]) = s;
-        p->longest_q = s.q_len > p->longest_q ? s.q_len : p->longest_q;
-        p->longest_k = s.k_len > p->longest_k ? s.k_len : p->longest_k;
-        p->longest_full = s.k_full > p->longest_full ? s.k_full : p->longest_full;
-    }
-    p->many = NULL;
-    if (!many.empty())
-        p->many = (const att_sequence *)cuda_upload(many.data(), a->B * sizeof many[0]);
-    return a->B && a->H && (many.empty() || p->many);
+    return set_sequences(p, a) && a->H;
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------- */

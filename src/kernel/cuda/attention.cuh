@@ -37,7 +37,11 @@ struct att_problem {
     float keep;  /* what those that are kept are multiplied by */
     uint32_t threshold, step, site, seed_low, seed_high;
     uint64_t first_row;
-    const att_sequence *many; /* NULL: they are in few */
+    /* Sequence b is few[0], b steps on, where all have the same lengths and distance; else one of
+     * few, or of many (not NULL) on the device. */
+    bool even;
+    size_t q_step, k_step;
+    const att_sequence *many;
     att_sequence few[ATT_INLINE];
 };
 
@@ -90,9 +94,14 @@ static inline bool att_wide(const void *p, size_t row, size_t head, int width)
 #define ATT_DEVICE static inline __attribute__((unused))
 #endif
 
-ATT_DEVICE const att_sequence &att_sequence_of(const att_problem &p, int b)
+ATT_DEVICE att_sequence att_sequence_of(const att_problem &p, int b)
 {
-    return p.many ? p.many[b] : p.few[b];
+    if (!p.even)
+        return p.many ? p.many[b] : p.few[b];
+    att_sequence s = p.few[0];
+    s.q_begin += (size_t)b * p.q_step;
+    s.k_begin += (size_t)b * p.k_step;
+    return s;
 }
 
 /* Of what is not above 0: within 2^-22 of 1, which is where attention's numbers come from. */
