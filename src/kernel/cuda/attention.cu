@@ -3,7 +3,7 @@
  * rescaled whenever a larger score appears. Few queries a sequence have a file of their own. */
 #include <vector>
 
-#include "kernel/cuda/attention.cuh"
+#include "kernel/cuda/attention_tiles.cuh"
 
 /* ---- the problem ----------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
  * from lse. One kernel takes 64 keys and goes through the queries that see them, head after head
  * of those that share keys: dk, dv. Another takes 64 queries and goes through their keys: dq. So
  * each sum has one owner and one order. */
-#include "kernel/cuda/attention.cuh"
 #include "kernel/cuda/attention_backward.cuh"
 
 /* delta[row, h] = <dout, out>: a warp for each. */

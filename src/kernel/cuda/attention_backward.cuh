@@ -3,7 +3,7 @@
 #ifndef QKV_KERNEL_CUDA_ATTENTION_BACKWARD_CUH
 #define QKV_KERNEL_CUDA_ATTENTION_BACKWARD_CUH
 
-#include "kernel/cuda/attention.cuh"
+#include "kernel/cuda/attention_tiles.cuh"
 
 /* 64 queries and 64 keys. */
 struct att_pair {

@@ -2,7 +2,6 @@
  * shares an element of the bias: sequences and heads where it is broadcast, and within a pair of
  * sequence and head all queries (one row for all) or the diagonals (a bias of j - i alone). A block
  * owns 64 x 64 places and sums a slice of what falls on them, in order; slices are added last. */
-#include "kernel/cuda/attention.cuh"
 #include "kernel/cuda/attention_backward.cuh"
 
 /* Rows of their own; one row for all queries; j - i. */
