@@ -23,7 +23,7 @@ ATT_DEVICE float *few_part(const att_problem &p, const few_job &w, int b, int h,
 
 /* Block x: rows, head of keys, sequence; y: split. */
 template <int kind, int ROWS, int KEYS>
-static __global__ void __launch_bounds__(FEW_THREADS)
+static __global__ void __launch_bounds__(FEW_THREADS, ROWS == 1 ? 5 : ROWS == 2 ? 4 : 3)
     few(const __grid_constant__ att_problem p, const few_job w)
 {
     DYNAMIC_SHARED(memory);
