@@ -353,8 +353,9 @@ static void test_stored(void **state)
     assert_int_equal(qkv__arena_create(&scratch, context, "scratch"), QKV_OK);
     for (unsigned n = 0; n < 60; n++) {
         dice d = { n * 17 + 3 };
-        const recipe r = { QKV_K_FEW, 300, n % 8 ? 90 : 280, .causal = roll(&d, 2), .lengths = roll(&d, 2),
-                           .packed = roll(&d, 2), .grouped = roll(&d, 2),
+        const recipe r = { QKV_K_FEW, 300, n % 8 ? 90 : 280, .causal = roll(&d, 2),
+                           .lengths = roll(&d, 2), .packed = roll(&d, 2),
+                           .grouped = roll(&d, 2),
                            .bias = n % 5 == 0, .strides = roll(&d, 2), .window = n % 3 == 0 };
         problem p;
         problem_make(&p, &r, &d);

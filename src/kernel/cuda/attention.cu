@@ -1,6 +1,6 @@
 /* attention.cu - attention forward in f32, for every shape: a block takes 64 queries of a head and
- * goes through the keys that they see, 64 at a time; weights stay on the chip, and what is summed is
- * rescaled whenever a larger score appears. Few queries a sequence have a file of their own. */
+ * goes through the keys that they see, 64 at a time; weights stay on the chip, and what is summed
+ * is rescaled whenever a larger score appears. Few queries a sequence have a file of their own. */
 #include <vector>
 
 #include "kernel/cuda/attention_tiles.cuh"
@@ -84,7 +84,7 @@ bool att_problem_of(att_problem *p, const qkv_k_attention_args *a)
     return set_sequences(p, a) && a->H;
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* What a thread keeps of its 8 rows: the largest score so far, its part of the sum of weights. */
 struct forward_rows {

@@ -23,7 +23,7 @@ static __global__ void deltas(const __grid_constant__ att_problem p, float *delt
         delta[row * p.H + h] = sum;
 }
 
-/* ---- keys and values --------------------------------------------------------------------------- */
+/* ---- keys and values ------------------------------------------------------------------------- */
 
 struct to_keys {
     float *dk, *dv; /* NULL: not wanted */
@@ -165,7 +165,7 @@ static void launch_keys(const att_problem &p, const att_inputs &in, const to_key
     LAUNCH(keys_bwd<NC>, grid, ATT_THREADS, bytes, p, in, to);
 }
 
-/* ---- queries ----------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 struct to_queries {
     float *dq;
@@ -235,7 +235,7 @@ static void launch_queries(const att_problem &p, const att_inputs &in, const to_
     LAUNCH(queries_bwd<NC>, grid, ATT_THREADS, bytes, p, in, to);
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void keys_and_values(const att_problem &p, const att_inputs &in, qkv_real *dk, qkv_real *dv,
                             const qkv_k_attention_bwd_args *w)

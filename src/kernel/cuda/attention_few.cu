@@ -1,8 +1,9 @@
 /* attention_few.cu - attention of 1 to 4 queries a sequence, for generation: what takes time is
  * reading keys and values, as reals, bf16 or 8-bit integers, so they are read once for all queries
  * and heads that share them, by as many blocks as fill the card. Each block takes a part of a
- * sequence's keys; each group of lanes takes keys of its own, 8 channels a lane, with a largest score
- * and sums of its own. Groups are combined at the end, then blocks, in an order of their numbers. */
+ * sequence's keys; each group of lanes takes keys of its own, 8 channels a lane, with a largest
+ * score and sums of its own. Groups are combined at the end, then blocks, in the order of their
+ * numbers. */
 #include "kernel/cuda/attention_few.cuh"
 
 /* A finished row: the output and lse. */
@@ -109,7 +110,7 @@ static __global__ void few_combine(const __grid_constant__ att_problem p, const 
     }
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <int kind, int ROWS, int KEYS>
 static void few_launch_rows(const qkv_exec *e, const att_problem &p, few_job w)
@@ -138,7 +139,8 @@ static void few_launch_rows(const qkv_exec *e, const att_problem &p, few_job w)
     qkv__arena_release(e->scratch, mark);
 }
 
-template <int kind> static void few_launch(const qkv_exec *e, const att_problem &p, const few_job &w)
+template <int kind>
+static void few_launch(const qkv_exec *e, const att_problem &p, const few_job &w)
 {
     const int rows = p.H / p.Hkv * w.queries;
     if (rows == 1)

@@ -1,5 +1,5 @@
-/* attention_few.cuh - a block's part in attention of few queries: keys and values read 8 channels at
- * a time, as reals, bf16 or 8-bit integers; scores, weights and sums of groups of lanes. */
+/* attention_few.cuh - a block's part in attention of few queries: keys and values read 8 channels
+ * at a time, as reals, bf16 or 8-bit integers; scores, weights and sums of groups of lanes. */
 #ifndef QKV_KERNEL_CUDA_ATTENTION_FEW_CUH
 #define QKV_KERNEL_CUDA_ATTENTION_FEW_CUH
 
@@ -28,7 +28,7 @@ struct few_job {
     int lanes, splits, queries, row_blocks;
 };
 
-/* ---- 8 numbers as they are stored -------------------------------------------------------------- */
+/* ---- 8 numbers as they are stored ------------------------------------------------------------ */
 
 struct few_reals {
     float4 a, b;
@@ -78,7 +78,7 @@ ATT_DEVICE typename few_raw<kind>::type few_read(const few_side &x, size_t row, 
                                                    at * few_raw<kind>::BYTES);
 }
 
-/* ---- a part of the keys ------------------------------------------------------------------------ */
+/* ---- a part of the keys ---------------------------------------------------------------------- */
 
 /* Rows of a block: pairs of head and query, the query fastest. */
 template <int ROWS> struct few_state {
@@ -228,7 +228,7 @@ ATT_DEVICE void few_keys(few_state<ROWS> &x, const att_problem &p, const few_job
     }
 }
 
-/* ---- groups, and blocks, together --------------------------------------------------------------- */
+/* ---- groups, and blocks, together ------------------------------------------------------------ */
 
 /* The same largest score in all groups of the block, and sums of a warp in each of its groups.
  * largest: (FEW_WARPS, ROWS) of shared memory. */

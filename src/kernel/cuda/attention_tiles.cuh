@@ -2,9 +2,9 @@
  * scores and the dropout of weights.
  *
  * A block of 128 threads computes a product of two tiles as 64 x 64 numbers, 8 x 4 in each thread:
- * of the first tile's rows att_row() + att_step(0..7), of the second's att_column() + 16 j or, where
- * the second tile is weighed by rows, of its columns 4 att_column() + j. Channels come in chunks of
- * 64, so that one kernel serves every width. */
+ * of the first tile's rows att_row() + att_step(0..7), of the second's att_column() + 16 j or,
+ * where the second tile is weighed by rows, of its columns 4 att_column() + j. Channels come in
+ * chunks of 64, so that one kernel serves every width. */
 #ifndef QKV_KERNEL_CUDA_ATTENTION_TILES_CUH
 #define QKV_KERNEL_CUDA_ATTENTION_TILES_CUH
 
@@ -252,7 +252,7 @@ ATT_DEVICE void att_scores(att_numbers &x, const att_problem &p, const att_seque
     }
 }
 
-/* ---- dropout of weights ------------------------------------------------------------------------ */
+/* ---- dropout of weights ---------------------------------------------------------------------- */
 
 /* Which of the weights of keys j .. j+3 (j a multiple of 4) of one query are kept: bits 0 to 3. */
 ATT_DEVICE unsigned att_kept_four(const att_problem &p, const att_sequence &s, int h, int i, int j)
@@ -276,8 +276,9 @@ ATT_DEVICE unsigned att_kept_four(const att_problem &p, const att_sequence &s, i
            (unsigned)(c2 >= p.threshold) << 2 | (unsigned)(c3 >= p.threshold) << 3;
 }
 
-/* Bit 4 r + c: the weight of query i0 + row r, key j0 + column + 16 c is kept (j0 a multiple of 64).
- * Of 16 keys in four groups of neighbours, each of four lanes draws for one; whole warps call it. */
+/* Bit 4 r + c: the weight of query i0 + row r, key j0 + column + 16 c is kept (j0 a multiple of
+ * 64). Of 16 keys in four groups of neighbours, each of four lanes draws for one; whole warps call
+ * it. */
 ATT_DEVICE unsigned att_kept(const att_problem &p, const att_sequence &s, int h, int i0, int j0)
 {
     const int column = att_column(), mine = column % 4;
