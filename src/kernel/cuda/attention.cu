@@ -10,6 +10,7 @@
 static void set_dropout(att_problem *p, const qkv_k_dropout_args *d)
 {
     p->dropout = d->p > 0;
+    p->keep = 1;
     if (!p->dropout)
         return;
     p->keep = (float)(1 / (1 - d->p));
@@ -71,16 +72,15 @@ struct forward_rows {
 ATT_DEVICE void forward_scores(att_numbers &s, const att_problem &p, const att_sequence &q, int b,
                                int h, int i0, int j0)
 {
+    att_scores(s, p, q, b, h, i0, j0);
 #pragma unroll
     for (int r = 0; r < 8; r++) {
-        const int i = i0 + att_row() + att_step(r);
-        const att_range seen = att_seen(p, q, i);
-        const float *bias = p.bias ? att_bias(p, b, h, i) : NULL;
+        const att_range seen = att_seen(p, q, i0 + att_row() + att_step(r));
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             const int j = j0 + att_column() + 16 * c;
-            const bool sees = j >= seen.lo && j < seen.hi;
-            s[r][c] = sees ? p.scale * s[r][c] + (bias ? bias[j] : 0) : -INFINITY;
+            if (j < seen.lo || j >= seen.hi)
+                s[r][c] = -INFINITY;
         }
     }
 }
@@ -112,18 +112,17 @@ ATT_DEVICE void forward_weights(att_numbers &s, forward_rows &x, att_numbers (&o
 ATT_DEVICE void forward_dropout(att_numbers &s, const att_problem &p, const att_sequence &q, int h,
                                 int i0, int j0)
 {
+    const unsigned kept = att_kept(p, q, h, i0, j0);
 #pragma unroll
-    for (int r = 0; r < 8; r++) {
-        const unsigned kept = att_kept(p, q, h, i0 + att_row() + att_step(r), j0);
+    for (int r = 0; r < 8; r++)
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            s[r][c] *= kept >> c & 1 ? p.keep : 0;
-    }
+            s[r][c] *= kept >> (4 * r + c) & 1 ? p.keep : 0;
 }
 
 /* Block x: tile, head, sequence; y: 64 NC channels of the output. Long causal tiles come first. */
 template <int NC>
-static __global__ void __launch_bounds__(ATT_THREADS)
+static __global__ void __launch_bounds__(ATT_THREADS, NC == 1 ? 3 : 2)
     attend(const __grid_constant__ att_problem p, float *out, float *lse, const float *q,
            const float *k, const float *v, int q_held, bool wide_q, bool wide_k, bool wide_v,
            bool wide_o)

@@ -33,8 +33,8 @@ struct att_problem {
     float scale;
     const float *bias;
     ptrdiff_t bias_b, bias_h, bias_t;
-    int dropout; /* of weights; keep: what those that are kept are multiplied by */
-    float keep;
+    int dropout; /* of weights */
+    float keep;  /* what those that are kept are multiplied by */
     uint32_t threshold, step, site, seed_low, seed_high;
     uint64_t first_row;
     const att_sequence *many; /* NULL: they are in few */
@@ -204,7 +204,7 @@ ATT_DEVICE void att_dots(att_numbers &s, const float *a, const float *b, int wid
 {
     a += att_row() * ATT_ROW;
     b += att_column() * ATT_ROW;
-#pragma unroll 2
+#pragma unroll 1
     for (int c = 0; c < width; c += 4) {
         float4 y[4];
 #pragma unroll
@@ -239,7 +239,7 @@ ATT_DEVICE void att_weigh(att_numbers &o, const float *a, const float *b, int ro
 {
     a += att_row() * ATT_ROW;
     b += att_column() * 4;
-#pragma unroll 2
+#pragma unroll 1
     for (int k = 0; k < rows; k += 4) {
         float4 y[4];
 #pragma unroll
@@ -306,6 +306,34 @@ ATT_DEVICE void att_store(const att_target &t, const att_numbers &x, float scale
         att_store_row(t, row + att_step(i), x[i], scale);
 }
 
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+/* Dots become scores, of rows that are queries and columns that are keys. The bias of what a query
+ * does not see is not read. */
+ATT_DEVICE void att_scores(att_numbers &x, const att_problem &p, const att_sequence &s, int b,
+                           int h, int i0, int j0)
+{
+#pragma unroll
+    for (int r = 0; r < 8; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            x[r][c] *= p.scale;
+    if (!p.bias)
+        return;
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+        const int i = i0 + att_row() + att_step(r);
+        const att_range seen = att_seen(p, s, i);
+        const float *bias = att_bias(p, b, h, i);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int j = j0 + att_column() + 16 * c;
+            if (j >= seen.lo && j < seen.hi)
+                x[r][c] += bias[j];
+        }
+    }
+}
+
 /* ---- dropout of weights ------------------------------------------------------------------------ */
 
 /* Which of the weights of keys j .. j+3 (j a multiple of 4) of one query are kept: bits 0 to 3. */
@@ -330,16 +358,22 @@ ATT_DEVICE unsigned att_kept_four(const att_problem &p, const att_sequence &s, i
            (unsigned)(c2 >= p.threshold) << 2 | (unsigned)(c3 >= p.threshold) << 3;
 }
 
-/* Bit j: the weight of key first + column + 16 j is kept (first a multiple of 64). Of 16 keys in
- * four groups of neighbours, each of four lanes draws for one; whole warps call it. */
-ATT_DEVICE unsigned att_kept(const att_problem &p, const att_sequence &s, int h, int i, int first)
+/* Bit 4 r + c: the weight of query i0 + row r, key j0 + column + 16 c is kept (j0 a multiple of 64).
+ * Of 16 keys in four groups of neighbours, each of four lanes draws for one; whole warps call it. */
+ATT_DEVICE unsigned att_kept(const att_problem &p, const att_sequence &s, int h, int i0, int j0)
 {
     const int column = att_column(), mine = column % 4;
-    const unsigned four = att_kept_four(p, s, h, i, first + 16 * mine + column - mine);
     unsigned kept = 0;
+    if (!p.dropout)
+        return 0xffffffffu;
+#pragma unroll 1
+    for (int r = 0; r < 8; r++) {
+        const unsigned four = att_kept_four(p, s, h, i0 + att_row() + att_step(r),
+                                            j0 + 16 * mine + column - mine);
 #pragma unroll
-    for (int j = 0; j < 4; j++)
-        kept |= (__shfl_sync(0xffffffffu, four, j, 4) >> mine & 1) << j;
+        for (int c = 0; c < 4; c++)
+            kept |= (__shfl_sync(0xffffffffu, four, c, 4) >> mine & 1) << (4 * r + c);
+    }
     return kept;
 }
 

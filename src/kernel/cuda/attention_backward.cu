@@ -43,20 +43,29 @@ ATT_DEVICE void key_gradients(att_numbers &x, att_numbers &y, const att_problem 
     for (int c = 0; c < 4; c++) {
         const int i = i0 + att_column() + 16 * c, first = j0 + att_row();
         const att_range seen = att_seen(p, s, i);
-        const size_t at = (s.q_begin + i) * p.H + h;
-        const float lse = i < s.q_len ? in.lse[at] : 0, delta = i < s.q_len ? in.delta[at] : 0;
+        const size_t at = (s.q_begin + min(i, s.q_len - 1)) * p.H + h;
+        const float lse = in.lse[at], delta = in.delta[at];
+        const bool blind = lse == -INFINITY;
         const float *bias = p.bias ? att_bias(p, b, h, i) : NULL;
-        unsigned kept = 0xffff;
+        unsigned kept = 0xff;
         if (p.dropout)
             kept = att_kept_four(p, s, h, i, first) | att_kept_four(p, s, h, i, first + 8) << 4;
 #pragma unroll
+        for (int r = 0; r < 8; r++)
+            x[r][c] *= p.scale;
+        if (bias)
+#pragma unroll
+            for (int r = 0; r < 8; r++) {
+                const int j = first + att_step(r);
+                x[r][c] += j >= seen.lo && j < seen.hi ? bias[j] : 0;
+            }
+#pragma unroll
         for (int r = 0; r < 8; r++) {
             const int j = first + att_step(r);
-            const bool sees = j >= seen.lo && j < seen.hi && lse != -INFINITY;
-            const float score = p.scale * x[r][c] + (bias && sees ? bias[j] : 0);
-            const float w = sees ? att_exp(score - lse) : 0;
-            const float keep = !p.dropout ? 1 : kept >> r & 1 ? p.keep : 0;
-            y[r][c] = sees ? w * (keep * y[r][c] - delta) : 0;
+            const bool hidden = (j < seen.lo) | (j >= seen.hi) | blind;
+            const float w = hidden ? 0 : att_exp(x[r][c] - lse);
+            const float keep = kept >> r & 1 ? p.keep : 0;
+            y[r][c] = hidden ? 0 : w * (keep * y[r][c] - delta);
             x[r][c] = w * keep;
         }
     }

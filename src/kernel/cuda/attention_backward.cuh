@@ -37,28 +37,36 @@ ATT_DEVICE void att_pair_keys(att_pair *t, const att_problem &p, const att_input
     t->k.rows = t->v.rows = min((int)ATT_TILE, s.k_len - j0);
 }
 
+/* One row of what follows: kept has a bit for each of its numbers. */
+ATT_DEVICE void att_score_gradient(const float (&x)[4], float (&y)[4], const att_problem &p,
+                                   const att_inputs &in, const att_sequence &s, int h, int i,
+                                   int j0, unsigned kept)
+{
+    const att_range seen = att_seen(p, s, i);
+    const size_t at = (s.q_begin + min(i, s.q_len - 1)) * p.H + h;
+    const float lse = in.lse[at], delta = in.delta[at];
+    const bool blind = lse == -INFINITY;
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        const int j = j0 + att_column() + 16 * c;
+        const float keep = kept >> c & 1 ? p.keep : 0;
+        const float ds = att_exp(x[c] - lse) * (keep * y[c] - delta);
+        y[c] = (j < seen.lo) | (j >= seen.hi) | blind ? 0 : ds;
+    }
+}
+
 /* y, dots of dout and v, becomes the gradient of scores; x: dots of q and k. */
-ATT_DEVICE void att_score_gradients(const att_numbers &x, att_numbers &y, const att_problem &p,
+ATT_DEVICE void att_score_gradients(att_numbers &x, att_numbers &y, const att_problem &p,
                                     const att_inputs &in, const att_sequence &s, int b, int h,
                                     int i0, int j0)
 {
-#pragma unroll
-    for (int r = 0; r < 8; r++) {
-        const int i = i0 + att_row() + att_step(r);
-        const att_range seen = att_seen(p, s, i);
-        const size_t at = (s.q_begin + i) * p.H + h;
-        const float lse = i < s.q_len ? in.lse[at] : 0, delta = i < s.q_len ? in.delta[at] : 0;
-        const float *bias = p.bias ? att_bias(p, b, h, i) : NULL;
-        const unsigned kept = p.dropout ? att_kept(p, s, h, i, j0) : 0;
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            const int j = j0 + att_column() + 16 * c;
-            const bool sees = j >= seen.lo && j < seen.hi && lse != -INFINITY;
-            const float score = p.scale * x[r][c] + (bias && sees ? bias[j] : 0);
-            const float keep = !p.dropout ? 1 : kept >> c & 1 ? p.keep : 0;
-            y[r][c] = sees ? att_exp(score - lse) * (keep * y[r][c] - delta) : 0;
-        }
-    }
+    att_scores(x, p, s, b, h, i0, j0);
+    const unsigned kept = att_kept(p, s, h, i0, j0);
+    const int i = i0 + att_row();
+    const auto row = [&](int r) {
+        att_score_gradient(x[r], y[r], p, in, s, h, i + att_step(r), j0, kept >> 4 * r);
+    };
+    row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7);
 }
 
 #endif
