@@ -215,7 +215,8 @@ static inline void answer(problem *p)
 
 /* ---- making and freeing -------------------------------------------------------------------- */
 
-/* What a case may contain; sizes are limits. heads: of keys and values; 0: a few. */
+/* What a case may contain; sizes are limits. heads: of keys and values, of all
+ * sequences together; 0: a few. */
 typedef struct {
     size_t max_t, max_s, max_d, heads;
     bool causal, window, lengths, packed, bias, relative, dropout, grouped, strides, accumulate,
@@ -293,7 +294,7 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
                     .want_bias = r->bias || r->relative };
     qkv_k_attention_args *a = &p->a;
     a->B = 1 + roll(d, r->max_t > 200 ? 1 : 3);
-    a->Hkv = r->heads ? r->heads : 1 + roll(d, 3);
+    a->Hkv = r->heads ? r->heads / a->B : 1 + roll(d, 3);
     a->H = a->Hkv * (r->grouped ? 1 + roll(d, 3) : 1);
     a->D = 1 + roll(d, (uint32_t)r->max_d);
     a->D = roll(d, 2) ? (a->D + 15) / 16 * 16 : a->D;

@@ -23,7 +23,7 @@ template <int D> struct backward_sizes {
     };
 };
 
-/* Rows of a gradient. at: of scratch memory, that has rows of its own. */
+/* Rows of a gradient; x NULL: not wanted. */
 typedef struct {
     float *x;
     size_t row, head;
@@ -322,16 +322,20 @@ static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &
 
 /* ---- dq ------------------------------------------------------------------------------------------ */
 
-/* The block's dq: its own, or the one that is wanted. */
-static __device__ __forceinline__ float *dq_rows(gradient *g, const backward_args &f,
-                                                 const sequence &q, int split, int h)
+/* The dq that the block adds to: its own, or the one that is wanted. x: row 0 of the head. */
+static __device__ __forceinline__ gradient dq_of(const backward_args &f, const sequence &q, int split,
+                                                 int h)
 {
-    *g = f.dq;
-    if (f.splits == 1)
-        return g->x + q.q_begin * g->row + (size_t)h * g->head;
-    g->row = (size_t)f.s.H * (size_t)f.s.D, g->head = (size_t)f.s.D;
-    g->pairs = f.s.D % 2 == 0, g->acc = false;
-    return f.partial + ((size_t)split * f.rows_q + q.q_at) * g->row + (size_t)h * g->head;
+    gradient g = f.dq;
+    size_t row = q.q_begin;
+    if (f.splits > 1) {
+        g.row = (size_t)f.s.H * (size_t)f.s.D, g.head = (size_t)f.s.D;
+        g.pairs = f.s.D % 2 == 0, g.acc = false;
+        g.x = f.partial;
+        row = (size_t)split * f.rows_q + q.q_at;
+    }
+    g.x += row * g.row + (size_t)h * g.head;
+    return g;
 }
 
 /* A warp's part of dq: half the queries, N tiles of 8 channels from `left` on; x: of its first query.
@@ -540,8 +544,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
             half_tile<D, DROPS>(sum, in, key, stage, 0, f, q, now_h, j0, now);
             half_tile<D, DROPS>(sum, in, key, stage, 1, f, q, now_h, j0, now + HALF);
             if (f.dq.x) {
-                gradient g;
-                float *x = dq_rows(&g, f, q, split, now_h) + (size_t)now * g.row;
+                const gradient g = dq_of(f, q, split, now_h);
+                float *x = g.x + (size_t)now * g.row;
                 const span seen = keys_of_tile(f.s, q, now);
                 const bool adds = g.acc || tile != first_tile(seen.from, KEYS, split, f.splits);
                 const int from = max(0, seen.from - j0) / 16 * 16, to = min((int)KEYS, seen.to - j0);

@@ -3,6 +3,9 @@
 
 struct dot_sum {
     enum { SUMS = 1 };
+    typedef struct {
+        float4 x, a;
+    } item;
     const float *a, *x, *m;
     float4 mean;
 
@@ -11,12 +14,18 @@ struct dot_sum {
         mean = load_columns<QUADS>(m, at, C);
     }
 
-    template <bool QUADS>
-    __device__ void add(float4 *sum, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 d = minus4(load_columns<QUADS>(x + row * C, at, C), mean);
-        float4 by = a ? load_columns<QUADS>(a + row * C, at, C) : d;
-        sum[0] = fma4(d, by, sum[0]);
+        item v;
+        v.x = load_columns<QUADS>(x + row * C, at, C);
+        v.a = a ? load_columns<QUADS>(a + row * C, at, C) : v.x;
+        return v;
+    }
+
+    __device__ void add(float4 *sum, item v) const
+    {
+        const float4 d = minus4(v.x, mean);
+        sum[0] = fma4(d, a ? v.a : d, sum[0]);
     }
 };
 
@@ -32,6 +41,9 @@ static void cuda_channel_dot(const qkv_exec *e, qkv_real *y, const qkv_real *a, 
 }
 
 struct channel_mapping {
+    typedef struct {
+        float4 x, u, y;
+    } item;
     float *y;
     const float *x;
     qkv_k_channel_map_args g;
@@ -47,15 +59,23 @@ struct channel_mapping {
         r = g.r ? load_columns<QUADS>(g.r, at, C) : none;
     }
 
-    template <bool QUADS> __device__ void map(column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 v = load_columns<QUADS>(x + row * C, at, C);
-        v = fma4(minus4(v, m), q, r);
+        item v = {};
+        v.x = load_columns<QUADS>(x + row * C, at, C);
         if (g.u)
-            v = fma4(p, load_columns<QUADS>(g.u + row * C, at, C), v);
+            v.u = load_columns<QUADS>(g.u + row * C, at, C);
         if (acc)
-            v = add4(v, load_columns<QUADS>(y + row * C, at, C));
-        store_columns<QUADS>(y + row * C, at, C, v);
+            v.y = load_columns<QUADS>(y + row * C, at, C);
+        return v;
+    }
+
+    template <bool QUADS>
+    __device__ void store(column_place at, size_t row, size_t C, item v) const
+    {
+        float4 z = fma4(minus4(v.x, m), q, r);
+        z = g.u ? fma4(p, v.u, z) : z;
+        store_columns<QUADS>(y + row * C, at, C, acc ? add4(z, v.y) : z);
     }
 };
 

@@ -12,8 +12,8 @@
 enum { COLUMNS_BLOCKS = 1056, COLUMNS_ROWS = 16 }; /* blocks to aim at; rows of a thread at least */
 
 typedef struct {
-    size_t N, C, tiles, chunks, rows; /* rows of a chunk */
-    unsigned L, blocks;
+    size_t N, C, chunks, rows; /* rows of a chunk */
+    unsigned L, tiles, blocks;
 } columns_plan;
 
 static inline columns_plan columns_plan_of(size_t images, size_t N, size_t C)
@@ -23,7 +23,7 @@ static inline columns_plan columns_plan_of(size_t images, size_t N, size_t C)
     p.C = C;
     for (p.L = 1; p.L < WARP && 4 * p.L < C;)
         p.L *= 2;
-    p.tiles = (C + 4 * p.L - 1) / (4 * p.L);
+    p.tiles = (unsigned)((C + 4 * p.L - 1) / (4 * p.L));
     size_t least = BLOCK / p.L * COLUMNS_ROWS, most = (N + least - 1) / least;
     p.chunks = (COLUMNS_BLOCKS + p.tiles * images - 1) / (p.tiles * images);
     p.chunks = p.chunks > most ? most : p.chunks;
@@ -43,13 +43,14 @@ typedef struct {
 template <bool QUADS> static __device__ __forceinline__ column_place column_place_of(columns_plan p)
 {
     column_place at;
-    size_t tile = blockIdx.x % p.tiles;
-    at.part = blockIdx.x / p.tiles;
-    at.image = at.part / p.chunks;
-    size_t first = at.part % p.chunks * p.rows, end = first + p.rows;
+    const unsigned tile = blockIdx.x % p.tiles, part = blockIdx.x / p.tiles;
+    const unsigned chunks = (unsigned)p.chunks;
+    const size_t first = part % chunks * p.rows, end = first + p.rows;
+    at.part = part;
+    at.image = part / chunks;
     at.row = first + threadIdx.x / p.L;
     at.end = end < p.N ? end : p.N;
-    at.c = tile * 4 * p.L + threadIdx.x % p.L * (QUADS ? 4 : 1);
+    at.c = (size_t)tile * 4 * p.L + threadIdx.x % p.L * (QUADS ? 4 : 1);
     at.rows = blockDim.x / p.L;
     at.step = QUADS ? 1 : p.L;
     return at;
@@ -115,7 +116,8 @@ static __device__ __forceinline__ void column_out(columns_out out, int s, size_t
 }
 
 /* partial (parts, F::SUMS, C), or out where there is one part and partial is NULL. F is what to
- * sum: begin<QUADS>(at, C) fetches numbers of columns, add<QUADS>(sum, at, row, C) adds a row. */
+ * sum: begin<QUADS>(at, C) gets numbers of columns, fetch<QUADS>(at, row, C) an item, which is what
+ * a row has to be read, add(sum, item) adds it. */
 template <typename F, bool QUADS>
 __global__ void __launch_bounds__(BLOCK) columns_kernel(F f, columns_out out, float *partial,
                                                         columns_plan p)
@@ -127,9 +129,18 @@ __global__ void __launch_bounds__(BLOCK) columns_kernel(F f, columns_out out, fl
     for (int s = 0; s < F::SUMS; s++)
         sum[s] = make_float4(0, 0, 0, 0);
     f.template begin<QUADS>(at, p.C);
-#pragma unroll 4
-    for (size_t row = at.row; row < at.end; row += at.rows)
-        f.template add<QUADS>(sum, at, row, p.C);
+    size_t row = at.row;
+    for (; row + (AHEAD - 1) * at.rows < at.end; row += AHEAD * at.rows) {
+        typename F::item v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            v[i] = f.template fetch<QUADS>(at, row + (size_t)i * at.rows, p.C);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            f.add(sum, v[i]);
+    }
+    for (; row < at.end; row += at.rows)
+        f.add(sum, f.template fetch<QUADS>(at, row, p.C));
     for (int s = 0; s < F::SUMS; s++) {
         float *mine = shared + (group * F::SUMS + s) * wide + x * (QUADS ? 4 : 1);
         mine[0] = sum[s].x;
@@ -158,11 +169,22 @@ static __global__ void __launch_bounds__(BLOCK) columns_finish(columns_out out,
     __shared__ float shared[BLOCK];
     const unsigned lane = threadIdx.x % WARP, group = threadIdx.x / WARP;
     const size_t column = (size_t)blockIdx.x * WARP + lane, all = (size_t)sums * C;
+    enum { STEP = BLOCK / WARP, PARTS = 8 }; /* at a time */
     float sum = 0;
-    if (column < all)
-#pragma unroll 8
-        for (size_t i = group; i < parts; i += BLOCK / WARP)
+    size_t i = group;
+    if (column < all) {
+        for (; i + (PARTS - 1) * STEP < parts; i += PARTS * STEP) {
+            float v[PARTS];
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+                v[k] = partial[(i + (size_t)k * STEP) * all + column];
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+                sum += v[k];
+        }
+        for (; i < parts; i += STEP)
             sum += partial[i * all + column];
+    }
     shared[threadIdx.x] = sum;
     __syncthreads();
     if (group > 0 || column >= all)
@@ -207,15 +229,21 @@ static void columns_sums(const qkv_exec *e, F f, columns_out out, size_t N, size
     qkv__arena_release(e->scratch, mark);
 }
 
-/* F: begin as above, map<QUADS>(at, row, C) does a row. */
+/* F: begin and fetch as above; store<QUADS>(at, row, C, item) writes what becomes of a row. */
 template <typename F, bool QUADS>
 __global__ void __launch_bounds__(BLOCK) columns_map_kernel(F f, columns_plan p)
 {
     const column_place at = column_place_of<QUADS>(p);
     f.template begin<QUADS>(at, p.C);
-#pragma unroll 2
-    for (size_t row = at.row; row < at.end; row += at.rows)
-        f.template map<QUADS>(at, row, p.C);
+    size_t row = at.row;
+    for (; row + at.rows < at.end; row += 2 * at.rows) {
+        const typename F::item v = f.template fetch<QUADS>(at, row, p.C);
+        const typename F::item w = f.template fetch<QUADS>(at, row + at.rows, p.C);
+        f.template store<QUADS>(at, row, p.C, v);
+        f.template store<QUADS>(at, row + at.rows, p.C, w);
+    }
+    if (row < at.end)
+        f.template store<QUADS>(at, row, p.C, f.template fetch<QUADS>(at, row, p.C));
 }
 
 template <typename F>

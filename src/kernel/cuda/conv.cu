@@ -1,5 +1,5 @@
 /* conv.cu - convolutions as products: images are unfolded into rows of windows, as many at a time
- * as fit into CHUNK_BYTES of scratch memory. Windows of one pixel, one pixel apart, are products as
+ * as fit into chunk_bytes of scratch memory. Windows of one pixel, one pixel apart, are products as
  * they lie. The gradient of the images is gathered: a pixel adds up what the windows over it give,
  * in the order of their places.
  *
@@ -8,7 +8,11 @@
 #include "kernel/cuda/elements.cuh"
 
 enum { ROW = 8 };
+#ifdef QKV_CUDA_EMULATED
+static const size_t chunk_bytes = (size_t)1 << 16; /* so that tests have chunks */
+#else
 static const size_t chunk_bytes = (size_t)256 << 20;
+#endif
 
 /* Sizes of a convolution: numbers of a window, and with those that fill up its row; windows. */
 struct conv_sizes {

@@ -14,24 +14,23 @@ typedef struct {
 
 /* d = scale (p - q), p = exp(x - max) / sum. d may be x: a thread writes what it alone has read. */
 static __device__ __forceinline__ void xent_write(float *d, const float *x, const float4 *kept,
-                                                  row_groups g, row_reading r, size_t target,
+                                                  row_groups g, row_reading r, int target,
                                                   xent_sizes s)
 {
     const float by = (float)s.scale / r.sum;
     const float on = (float)(s.scale * s.on), off = (float)(s.scale * s.off);
-    for (size_t start = threadIdx.x; start < g.count; start += XENT_AHEAD * blockDim.x) {
-        float4 v[XENT_AHEAD];
+    for (unsigned start = threadIdx.x; start < g.count; start += AHEAD * blockDim.x) {
+        float4 v[AHEAD];
+        if (!kept)
+            load_groups(v, x, g, start, 0);
 #pragma unroll
-        for (int i = 0; i < XENT_AHEAD; i++) {
-            const size_t j = start + (size_t)i * blockDim.x;
-            if (j < g.count)
-                v[i] = kept ? kept[j] : load_group(x, g, j, 0);
-        }
-#pragma unroll
-        for (int i = 0; i < XENT_AHEAD; i++) {
-            const size_t j = start + (size_t)i * blockDim.x, first = (size_t)group_first(g, j);
+        for (int i = 0; i < AHEAD; i++) {
+            const unsigned j = start + (unsigned)i * blockDim.x;
+            const int first = group_first(g, j);
             if (j >= g.count)
                 break;
+            if (kept)
+                v[i] = kept[j];
             v[i].x = expf(v[i].x - r.max) * by - (first == target ? on : off);
             v[i].y = expf(v[i].y - r.max) * by - (first + 1 == target ? on : off);
             v[i].z = expf(v[i].z - r.max) * by - (first + 2 == target ? on : off);
@@ -47,7 +46,7 @@ static __device__ __forceinline__ void xent_row(xent_job a, size_t row, float4 *
     const float *x = a.logits + row * a.s.V;
     const row_groups g = groups_of(x, a.s.V);
     const bool counts = a.targets[row] != a.s.ignore, smooth = a.s.off != 0;
-    const size_t target = counts ? (size_t)a.targets[row] : 0;
+    const int target = counts ? a.targets[row] : 0;
     const float of_target = x[target], of_first = x[0]; /* dlogits may be written over them */
     row_reading r = reading_of_none();
     double others = 0;
@@ -129,7 +128,7 @@ static __device__ soft_sums soft_read(const float *x, const float *targets, row_
                                       bool smooth, float *partial)
 {
     soft_sums s = {0, 0, 0};
-    for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
+    for (unsigned j = threadIdx.x; j < g.count; j += blockDim.x) {
         const float4 v = load_group(x, g, j, max), t = load_group(targets, g, j, 0);
         soft_add(&s, v.x, t.x, max, smooth);
         soft_add(&s, v.y, t.y, max, smooth);
@@ -166,7 +165,7 @@ static __device__ __forceinline__ void xent_soft_row(xent_soft_job a, size_t row
     float *d = a.dlogits + row * a.s.V;
     const float by = (float)(a.s.scale * of_q) / r.sum;
     const float on = (float)(a.s.scale * spread), off = (float)(a.s.scale * a.s.off);
-    for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
+    for (unsigned j = threadIdx.x; j < g.count; j += blockDim.x) {
         const float4 v = load_group(x, g, j, 0), t = load_group(targets, g, j, 0);
         store_group(d, g, j, make_float4(expf(v.x - r.max) * by - (off + on * t.x),
                                          expf(v.y - r.max) * by - (off + on * t.y),

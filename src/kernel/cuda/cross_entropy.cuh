@@ -4,39 +4,32 @@
 
 #include "kernel/cuda/rows.cuh"
 
-enum { XENT_AHEAD = 4 }; /* groups of a row that are on their way at a time */
-
 typedef qkv_k_xent_args xent_sizes; /* all of it is numbers */
 
 /* The sum of v without the target's and what lies beyond the row. */
-static __device__ __forceinline__ float sum_of_others(float4 v, ptrdiff_t first, size_t target,
+static __device__ __forceinline__ float sum_of_others(float4 v, int first, int target,
                                                       row_groups g)
 {
     const float x[4] = {v.x, v.y, v.z, v.w};
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        sum += in_row(g, first + i) && (size_t)(first + i) != target ? x[i] : 0;
+        sum += in_row(g, first + i) && first + i != target ? x[i] : 0;
     return sum;
 }
 
 /* Reads a row, and keeps it if kept is not NULL; others: the sum of x over all but the target. */
 static __device__ __forceinline__ row_reading xent_read(const float *x, float4 *kept, row_groups g,
-                                                        bool smooth, size_t target, double *others)
+                                                        bool smooth, int target, double *others)
 {
     row_reading r = reading_of_none();
-    const float4 none = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
     *others = 0;
-    for (size_t start = threadIdx.x; start < g.count; start += XENT_AHEAD * blockDim.x) {
-        float4 v[XENT_AHEAD];
+    for (unsigned start = threadIdx.x; start < g.count; start += AHEAD * blockDim.x) {
+        float4 v[AHEAD];
+        load_groups(v, x, g, start, -INFINITY);
 #pragma unroll
-        for (int i = 0; i < XENT_AHEAD; i++) {
-            size_t j = start + (size_t)i * blockDim.x;
-            v[i] = j < g.count ? load_group(x, g, j, -INFINITY) : none;
-        }
-#pragma unroll
-        for (int i = 0; i < XENT_AHEAD; i++) {
-            size_t j = start + (size_t)i * blockDim.x;
+        for (int i = 0; i < AHEAD; i++) {
+            const unsigned j = start + (unsigned)i * blockDim.x;
             if (j >= g.count)
                 break;
             if (kept)
@@ -51,7 +44,7 @@ static __device__ __forceinline__ row_reading xent_read(const float *x, float4 *
 
 static __device__ __forceinline__ void xent_clear(float *d, row_groups g)
 {
-    for (size_t j = threadIdx.x; j < g.count; j += blockDim.x)
+    for (unsigned j = threadIdx.x; j < g.count; j += blockDim.x)
         store_group(d, g, j, make_float4(0, 0, 0, 0));
 }
 

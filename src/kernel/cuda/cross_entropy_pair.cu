@@ -14,7 +14,7 @@ typedef struct {
     double loss, nll; /* of this reading */
 } pair_reading;
 
-static __device__ __forceinline__ pair_reading pair_read(const float *x, size_t target,
+static __device__ __forceinline__ pair_reading pair_read(const float *x, int target,
                                                          xent_sizes s, float *partial,
                                                          double *partial_double)
 {
@@ -65,12 +65,12 @@ static __device__ __forceinline__ void pair_row(xent_pair_job j, size_t row, flo
 {
     const float *a = j.a + row * j.s.V, *b = j.b + row * j.s.V;
     const row_groups g = groups_of(a, j.s.V);
-    const size_t target = (size_t)j.targets[row];
+    const int target = j.targets[row];
     const pair_reading of_a = pair_read(a, target, j.s, partial, partial_double);
     const pair_reading of_b = pair_read(b, target, j.s, partial, partial_double);
     float2 sums = make_float2(0, 0);
-    for (size_t i = threadIdx.x; i < g.count; i += blockDim.x) {
-        const ptrdiff_t first = group_first(g, i);
+    for (unsigned i = threadIdx.x; i < g.count; i += blockDim.x) {
+        const int first = group_first(g, i);
         const float4 v = load_group(a, g, i, 0), w = load_group(b, g, i, 0);
         pair_add(&sums, v.x, w.x, of_a, of_b, in_row(g, first));
         pair_add(&sums, v.y, w.y, of_a, of_b, in_row(g, first + 1));
@@ -90,8 +90,8 @@ static __device__ __forceinline__ void pair_row(xent_pair_job j, size_t row, flo
         return;
     const pair_slopes s = {(float)j.s.scale, (float)half, pq, qp};
     const float on = (float)j.s.on, off = (float)j.s.off;
-    for (size_t i = threadIdx.x; i < g.count; i += blockDim.x) {
-        const size_t first = (size_t)group_first(g, i);
+    for (unsigned i = threadIdx.x; i < g.count; i += blockDim.x) {
+        const int first = group_first(g, i);
         float4 v = load_group(a, g, i, 0), w = load_group(b, g, i, 0);
         pair_slope(&v.x, &w.x, first == target ? on : off, of_a, of_b, s);
         pair_slope(&v.y, &w.y, first + 1 == target ? on : off, of_a, of_b, s);

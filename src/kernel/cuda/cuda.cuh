@@ -122,8 +122,7 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
     qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv,
     qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
-qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16,
-    qkv__cuda_small_bf16;
+qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
 /* The products, for other files. */
 qkv_k_gemm_fn cuda_gemm, cuda_gemm_bf16;
 }

@@ -20,12 +20,25 @@ static __device__ __forceinline__ void embed_row(float *__restrict__ y,
 {
     const unsigned lane = threadIdx.x % WARP;
     if (QUADS) {
-#pragma unroll 4
-        for (size_t j = lane; j < C / 4; j += WARP) {
-            float4 v = ((const float4 *)row)[j];
-            float4 p = shift ? ((const float4 *)shift)[j] : make_float4(0, 0, 0, 0);
-            ((float4 *)y)[j] = make_float4(scale * v.x + p.x, scale * v.y + p.y,
-                                           scale * v.z + p.z, scale * v.w + p.w);
+        for (size_t start = lane; start < C / 4; start += AHEAD * WARP) {
+            float4 v[AHEAD], p[AHEAD];
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const size_t j = start + (size_t)i * WARP;
+                v[i] = p[i] = make_float4(0, 0, 0, 0);
+                if (j < C / 4) {
+                    v[i] = ((const float4 *)row)[j];
+                    if (shift)
+                        p[i] = ((const float4 *)shift)[j];
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const size_t j = start + (size_t)i * WARP;
+                if (j < C / 4)
+                    ((float4 *)y)[j] = make_float4(scale * v[i].x + p[i].x, scale * v[i].y + p[i].y,
+                                                   scale * v[i].z + p[i].z, scale * v[i].w + p[i].w);
+            }
         }
     } else {
 #pragma unroll 4

@@ -26,11 +26,30 @@ static __device__ __forceinline__ pack<4> row_four(const float *row, size_t p, s
     return v;
 }
 
-/* A warp has R rows of w and M of x; neighbouring blocks have the same rows of w. WIDE: rows begin
- * at multiples of 16 bytes and k is a multiple of 4. */
+/* sum += the products of R rows of w and M of x at places p, p + STEP, ... (U of them). */
+template <int M, int R, int U, bool WIDE>
+static __device__ __forceinline__ void add_places(float sum[M][R], const float *const w[R],
+                                                  const float *const x[M], size_t p, size_t k)
+{
+    pack<4> u[U][R];
+    for (int s = 0; s < U; s++)
+        for (int r = 0; r < R; r++)
+            u[s][r] = row_four<WIDE>(w[r], p + s * STEP, k);
+    for (int s = 0; s < U; s++)
+        for (int i = 0; i < M; i++) {
+            const pack<4> v = row_four<WIDE>(x[i], p + s * STEP, k);
+            for (int r = 0; r < R; r++)
+                for (int q = 0; q < 4; q++)
+                    sum[i][r] += u[s][r].v[q] * v.v[q];
+        }
+}
+
+/* A warp has R rows of w and M of x; neighbouring blocks have the same rows of w. Loads of U places
+ * are on their way at a time. WIDE: rows begin at multiples of 16 bytes and k is a multiple of 4. */
 template <int M, int R, bool WIDE>
 static __global__ void __launch_bounds__(GEMV_BLOCK) gemv_kernel(gemv_args a, size_t chunks)
 {
+    enum { U = M * R <= 2 ? 4 : R == 2 ? 2 : 1 };
     size_t group, chunk;
     split(blockIdx.x, chunks, &group, &chunk);
     const unsigned lane = threadIdx.x % WARP;
@@ -43,18 +62,11 @@ static __global__ void __launch_bounds__(GEMV_BLOCK) gemv_kernel(gemv_args a, si
         w[r] = a.w + (j0 + r < a.n ? j0 + r : a.n - 1) * a.k;
     for (int i = 0; i < M; i++)
         x[i] = a.x + (i0 + i < a.m ? i0 + i : a.m - 1) * a.ldx;
-#pragma unroll (M <= 2 ? 4 : 2)
-    for (size_t p = 4 * lane; p < a.k; p += STEP) {
-        pack<4> u[R];
-        for (int r = 0; r < R; r++)
-            u[r] = row_four<WIDE>(w[r], p, a.k);
-        for (int i = 0; i < M; i++) {
-            const pack<4> v = row_four<WIDE>(x[i], p, a.k);
-            for (int r = 0; r < R; r++)
-                for (int q = 0; q < 4; q++)
-                    sum[i][r] += u[r].v[q] * v.v[q];
-        }
-    }
+    size_t p = 4 * lane;
+    for (; p + (U - 1) * STEP < a.k; p += U * STEP)
+        add_places<M, R, U, WIDE>(sum, w, x, p, a.k);
+    for (; p < a.k; p += STEP)
+        add_places<M, R, 1, WIDE>(sum, w, x, p, a.k);
     for (int i = 0; i < M; i++)
         for (int r = 0; r < R; r++) {
             const float total = warp_sum(sum[i][r]);

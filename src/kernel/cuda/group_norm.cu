@@ -17,7 +17,7 @@ static group_sizes group_sizes_of(const qkv_k_group_norm_args *args)
 
 /* v[g], g being the group of each of a thread's columns; v (B, G). */
 template <bool QUADS>
-static __device__ float4 load_groups(const float *v, column_place at, group_sizes s)
+static __device__ float4 load_of_groups(const float *v, column_place at, group_sizes s)
 {
     const size_t last = s.C - 1, c = at.c, step = at.step;
     v += at.image * s.G;
@@ -43,6 +43,7 @@ static __device__ __forceinline__ float group_pivot(const float *x, group_sizes 
 
 struct group_moments {
     enum { SUMS = 2 };
+    typedef float4 item;
     const float *x;
     group_sizes s;
     float4 pivot;
@@ -55,11 +56,14 @@ struct group_moments {
                             group_pivot(x, s, at.image, at.c + 3 * at.step));
     }
 
-    template <bool QUADS>
-    __device__ void add(float4 *sum, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 d = load_columns<QUADS>(x + (at.image * s.N + row) * C, at, C);
-        d = minus4(d, pivot);
+        return load_columns<QUADS>(x + (at.image * s.N + row) * C, at, C);
+    }
+
+    __device__ void add(float4 *sum, item v) const
+    {
+        const float4 d = minus4(v, pivot);
         sum[0] = add4(sum[0], d);
         sum[1] = fma4(d, d, sum[1]);
     }
@@ -103,6 +107,7 @@ static __global__ void group_measure(float *mean, float *rstd, const float *x,
 }
 
 struct group_map {
+    typedef float4 item;
     float *y;
     const float *x, *mean, *rstd, *weight, *bias;
     group_sizes s;
@@ -110,19 +115,24 @@ struct group_map {
 
     template <bool QUADS> __device__ void begin(column_place at, size_t C)
     {
-        m = load_groups<QUADS>(mean, at, s);
-        q = times4(load_groups<QUADS>(rstd, at, s), load_columns<QUADS>(weight, at, C));
+        m = load_of_groups<QUADS>(mean, at, s);
+        q = times4(load_of_groups<QUADS>(rstd, at, s), load_columns<QUADS>(weight, at, C));
         r = load_columns<QUADS>(bias, at, C);
     }
 
-    template <bool QUADS> __device__ void map(column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        const size_t i = (at.image * s.N + row) * C;
-        float4 u = fma4(minus4(load_columns<QUADS>(x + i, at, C), m), q, r);
+        return load_columns<QUADS>(x + (at.image * s.N + row) * C, at, C);
+    }
+
+    template <bool QUADS>
+    __device__ void store(column_place at, size_t row, size_t C, item v) const
+    {
+        float4 u = fma4(minus4(v, m), q, r);
         if (s.silu)
             u = make_float4(u.x * group_sigmoid(u.x), u.y * group_sigmoid(u.y),
                             u.z * group_sigmoid(u.z), u.w * group_sigmoid(u.w));
-        store_columns<QUADS>(y + i, at, C, u);
+        store_columns<QUADS>(y + (at.image * s.N + row) * C, at, C, u);
     }
 };
 
@@ -167,35 +177,45 @@ static __device__ __forceinline__ float group_slope(bool silu, float dy, float f
 }
 
 struct group_slopes {
+    typedef struct {
+        float4 dy, x;
+    } item;
     const float *dy, *x, *mean, *rstd, *weight, *bias;
     group_sizes s;
     float4 m, k, w, b;
 
     template <bool QUADS> __device__ void begin(column_place at, size_t C)
     {
-        m = load_groups<QUADS>(mean, at, s);
-        k = load_groups<QUADS>(rstd, at, s);
+        m = load_of_groups<QUADS>(mean, at, s);
+        k = load_of_groups<QUADS>(rstd, at, s);
         w = load_columns<QUADS>(weight, at, C);
         b = load_columns<QUADS>(bias, at, C);
     }
 
-    template <bool QUADS>
-    __device__ float4 of(float4 *far, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
         const size_t i = (at.image * s.N + row) * C;
-        const float4 d = load_columns<QUADS>(dy + i, at, C);
-        const float4 f = times4(minus4(load_columns<QUADS>(x + i, at, C), m), k);
+        item v;
+        v.dy = load_columns<QUADS>(dy + i, at, C);
+        v.x = load_columns<QUADS>(x + i, at, C);
+        return v;
+    }
+
+    __device__ float4 of(float4 *far, item v) const
+    {
+        const float4 f = times4(minus4(v.x, m), k);
         *far = f;
-        return make_float4(group_slope(s.silu, d.x, f.x, w.x, b.x),
-                           group_slope(s.silu, d.y, f.y, w.y, b.y),
-                           group_slope(s.silu, d.z, f.z, w.z, b.z),
-                           group_slope(s.silu, d.w, f.w, w.w, b.w));
+        return make_float4(group_slope(s.silu, v.dy.x, f.x, w.x, b.x),
+                           group_slope(s.silu, v.dy.y, f.y, w.y, b.y),
+                           group_slope(s.silu, v.dy.z, f.z, w.z, b.z),
+                           group_slope(s.silu, v.dy.w, f.w, w.w, b.w));
     }
 };
 
 /* Sums of du far and of du: dweight and dbias of one chunk. */
 struct group_slope_sums {
     enum { SUMS = 2 };
+    typedef group_slopes::item item;
     group_slopes slopes;
 
     template <bool QUADS> __device__ void begin(column_place at, size_t C)
@@ -203,10 +223,14 @@ struct group_slope_sums {
         slopes.template begin<QUADS>(at, C);
     }
 
-    template <bool QUADS>
-    __device__ void add(float4 *sum, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 far, du = slopes.template of<QUADS>(&far, at, row, C);
+        return slopes.template fetch<QUADS>(at, row, C);
+    }
+
+    __device__ void add(float4 *sum, item v) const
+    {
+        float4 far, du = slopes.of(&far, v);
         sum[0] = fma4(du, far, sum[0]);
         sum[1] = add4(sum[1], du);
     }
@@ -229,6 +253,10 @@ static __global__ void group_slope_means(float *dot, float *sum, const float *pa
 
 /* dx = [dx +] rstd (du weight - sum - far dot). */
 struct group_bwd_map {
+    typedef struct {
+        group_slopes::item slopes;
+        float4 dx;
+    } item;
     group_slopes slopes;
     float *dx;
     const float *dot, *sum;
@@ -238,19 +266,27 @@ struct group_bwd_map {
     template <bool QUADS> __device__ void begin(column_place at, size_t C)
     {
         slopes.template begin<QUADS>(at, C);
-        of_far = load_groups<QUADS>(dot, at, slopes.s);
-        of_du = load_groups<QUADS>(sum, at, slopes.s);
+        of_far = load_of_groups<QUADS>(dot, at, slopes.s);
+        of_du = load_of_groups<QUADS>(sum, at, slopes.s);
     }
 
-    template <bool QUADS> __device__ void map(column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 far, du = slopes.template of<QUADS>(&far, at, row, C);
-        float *to = dx + (at.image * slopes.s.N + row) * C;
+        item v = {};
+        v.slopes = slopes.template fetch<QUADS>(at, row, C);
+        if (acc)
+            v.dx = load_columns<QUADS>(dx + (at.image * slopes.s.N + row) * C, at, C);
+        return v;
+    }
+
+    template <bool QUADS>
+    __device__ void store(column_place at, size_t row, size_t C, item v) const
+    {
+        float4 far, du = slopes.of(&far, v.slopes);
         float4 d = minus4(minus4(times4(du, slopes.w), of_du), times4(far, of_far));
         d = times4(d, slopes.k);
-        if (acc)
-            d = add4(d, load_columns<QUADS>(to, at, C));
-        store_columns<QUADS>(to, at, C, d);
+        store_columns<QUADS>(dx + (at.image * slopes.s.N + row) * C, at, C,
+                             acc ? add4(d, v.dx) : d);
     }
 };
 

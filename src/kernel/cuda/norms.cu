@@ -36,6 +36,26 @@ static __device__ __forceinline__ void norm_keep(norm_job a, size_t row, float m
         a.rstd[row] = rstd;
 }
 
+/* v += the residual, and is kept in sum. */
+template <int QUADS>
+static __device__ __forceinline__ void norm_add_residual(float4 *v, norm_job a, size_t row,
+                                                         unsigned lane, unsigned team)
+{
+    float4 r[QUADS];
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        size_t j = lane + (size_t)q * team;
+        r[q] = j < a.C / 4 ? quad_of(a.residual + row * a.C, j) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        size_t j = lane + (size_t)q * team;
+        v[q] = add4(v[q], r[q]);
+        if (a.sum && j < a.C / 4)
+            ((float4 *)(a.sum + row * a.C))[j] = v[q];
+    }
+}
+
 template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) norm_held(norm_job a)
 {
     __shared__ float partial[2 * WARP];
@@ -50,13 +70,12 @@ template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) n
         for (int q = 0; q < QUADS; q++) {
             size_t j = lane + (size_t)q * team;
             v[q] = j < quads ? quad_of(a.x + row * a.C, j) : none;
-            if (a.residual && j < quads) {
-                v[q] = add4(v[q], quad_of(a.residual + row * a.C, j));
-                if (a.sum)
-                    ((float4 *)(a.sum + row * a.C))[j] = v[q];
-            }
-            sums.x += quad_sum(v[q]);
         }
+        if (a.residual)
+            norm_add_residual<QUADS>(v, a, row, lane, team);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+            sums.x += quad_sum(v[q]);
         const float mean = a.rms ? 0 : team_sums<WHOLE>(sums, partial).x / (float)a.C;
         sums = make_float2(0, 0);
 #pragma unroll

@@ -42,6 +42,25 @@ static __device__ void norm_bwd_add_teams(float *partial, const float4 *dweight,
         ((float4 *)partial)[j] = sums[j];
 }
 
+/* d += a row of x, unless x is NULL; all of it is on its way before the first of it is added. */
+template <int QUADS>
+static __device__ __forceinline__ void norm_bwd_add(float4 *d, float4 *fetched, const float *x,
+                                                    size_t row, unsigned lane, unsigned team,
+                                                    size_t C)
+{
+    if (!x)
+        return;
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        size_t j = lane + (size_t)q * team;
+        if (j < C / 4)
+            fetched[q] = quad_of(x + row * C, j);
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS; q++)
+        d[q] = add4(d[q], fetched[q]);
+}
+
 template <int QUADS, bool WHOLE>
 __global__ void __launch_bounds__(WHOLE ? (int)BLOCK_MOST : (int)BLOCK, WHOLE ? 1 : 2)
 norm_bwd_held(norm_bwd_job a)
@@ -82,18 +101,21 @@ norm_bwd_held(norm_bwd_job a)
         sums = team_sums<WHOLE>(sums, partial);
         const float of_g = a.rms ? 0 : sums.x / (float)a.C, of_gx = sums.y / (float)a.C;
 #pragma unroll
+        for (int q = 0; q < QUADS; q++) { /* d becomes dx; then far, what is added to it */
+            size_t j = lane + (size_t)q * team;
+            float4 g = fma4(d[q], a.weight && j < quads ? quad_of(a.weight, j) : one, none);
+            d[q] = make_float4(rstd * (g.x - of_g - far[q].x * of_gx),
+                               rstd * (g.y - of_g - far[q].y * of_gx),
+                               rstd * (g.z - of_g - far[q].z * of_gx),
+                               rstd * (g.w - of_g - far[q].w * of_gx));
+        }
+        norm_bwd_add<QUADS>(d, far, a.dsum, row, lane, team, a.C);
+        norm_bwd_add<QUADS>(d, far, a.acc ? a.dx : NULL, row, lane, team, a.C);
+#pragma unroll
         for (int q = 0; q < QUADS; q++) {
             size_t j = lane + (size_t)q * team;
-            if (j >= quads)
-                continue;
-            float4 g = fma4(d[q], a.weight ? quad_of(a.weight, j) : one, none);
-            g = make_float4(rstd * (g.x - of_g - far[q].x * of_gx),
-                            rstd * (g.y - of_g - far[q].y * of_gx),
-                            rstd * (g.z - of_g - far[q].z * of_gx),
-                            rstd * (g.w - of_g - far[q].w * of_gx));
-            g = a.dsum ? add4(g, quad_of(a.dsum + row * a.C, j)) : g;
-            float4 *dx = (float4 *)(a.dx + row * a.C) + j;
-            *dx = a.acc ? add4(g, *dx) : g;
+            if (j < quads)
+                ((float4 *)(a.dx + row * a.C))[j] = d[q];
         }
     }
     if (!a.partial)
@@ -141,18 +163,30 @@ static __global__ void norm_bwd_plain(norm_bwd_job a)
 
 struct norm_parameter_sums {
     enum { SUMS = 2 };
+    typedef struct {
+        float4 x, d;
+        float mean, rstd;
+    } item;
     const float *s, *mean, *rstd, *dy;
 
     template <bool QUADS> __device__ void begin(column_place, size_t) {}
-    template <bool QUADS>
-    __device__ void add(float4 *sum, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        float4 d = load_columns<QUADS>(dy + row * C, at, C);
-        float4 x = load_columns<QUADS>(s + row * C, at, C);
-        const float m = mean ? mean[row] : 0, k = rstd[row];
-        x = make_float4((x.x - m) * k, (x.y - m) * k, (x.z - m) * k, (x.w - m) * k);
-        sum[0] = fma4(d, x, sum[0]);
-        sum[1] = add4(sum[1], d);
+        item v;
+        v.x = load_columns<QUADS>(s + row * C, at, C);
+        v.d = load_columns<QUADS>(dy + row * C, at, C);
+        v.mean = mean ? mean[row] : 0;
+        v.rstd = rstd[row];
+        return v;
+    }
+
+    __device__ void add(float4 *sum, item v) const
+    {
+        const float m = v.mean, k = v.rstd;
+        const float4 far =
+            make_float4((v.x.x - m) * k, (v.x.y - m) * k, (v.x.z - m) * k, (v.x.w - m) * k);
+        sum[0] = fma4(v.d, far, sum[0]);
+        sum[1] = add4(sum[1], v.d);
     }
 };
 

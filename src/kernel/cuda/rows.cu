@@ -12,16 +12,27 @@ static __global__ void softmax_rows(float *y, const float *x, size_t N, size_t C
         float *out = y + row * C;
         const row_groups g = groups_of(in, C);
         row_reading r = reading_of_none();
-#pragma unroll 4
-        for (size_t j = threadIdx.x; j < g.count; j += blockDim.x)
-            read_group(&r, load_group(in, g, j, -INFINITY), group_first(g, j));
+        for (unsigned j = threadIdx.x; j < g.count; j += AHEAD * blockDim.x) {
+            float4 v[AHEAD];
+            load_groups(v, in, g, j, -INFINITY);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                read_group(&r, v[i], 0);
+        }
         r = block_reading(r, false, partial);
         const float max = r.max == -INFINITY ? 0 : r.max, scale = r.sum == 0 ? 0 : 1 / r.sum;
-#pragma unroll 4
-        for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-            float4 v = load_group(in, g, j, -INFINITY);
-            store_group(out, g, j, make_float4(expf(v.x - max) * scale, expf(v.y - max) * scale,
-                                               expf(v.z - max) * scale, expf(v.w - max) * scale));
+        for (unsigned start = threadIdx.x; start < g.count; start += AHEAD * blockDim.x) {
+            float4 v[AHEAD];
+            load_groups(v, in, g, start, -INFINITY);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const unsigned j = start + (unsigned)i * blockDim.x;
+                if (j < g.count)
+                    store_group(out, g, j, make_float4(expf(v[i].x - max) * scale,
+                                                       expf(v[i].y - max) * scale,
+                                                       expf(v[i].z - max) * scale,
+                                                       expf(v[i].w - max) * scale));
+            }
         }
     }
 }
@@ -42,14 +53,17 @@ static __global__ void softmax_bwd_rows(float *dx, const float *y, const float *
         const float *p = y + row * C, *dp = dy + row * C;
         const row_groups g = groups_of(p, C);
         float dot = 0;
-#pragma unroll 4
-        for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-            float4 a = load_group(p, g, j, 0), b = load_group(dp, g, j, 0);
-            dot += (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
+        for (unsigned j = threadIdx.x; j < g.count; j += AHEAD * blockDim.x) {
+            float4 a[AHEAD], b[AHEAD];
+            load_groups(a, p, g, j, 0);
+            load_groups(b, dp, g, j, 0);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                dot += (a[i].x * b[i].x + a[i].y * b[i].y) + (a[i].z * b[i].z + a[i].w * b[i].w);
         }
         dot = block_sum(dot, partial);
-        for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-            float4 a = load_group(p, g, j, 0), b = load_group(dp, g, j, 0);
+        for (unsigned j = threadIdx.x; j < g.count; j += blockDim.x) {
+            const float4 a = load_group(p, g, j, 0), b = load_group(dp, g, j, 0);
             float4 d = make_float4(a.x * (b.x - dot), a.y * (b.y - dot), a.z * (b.z - dot),
                                    a.w * (b.w - dot));
             if (acc)
@@ -75,10 +89,14 @@ static __global__ void squares_of_rows(float *y, const float *x, size_t N, size_
     for (size_t row = blockIdx.x; row < N; row += gridDim.x) {
         const row_groups g = groups_of(x + row * C, C);
         double sum = 0;
-        for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-            float4 v = load_group(x + row * C, g, j, 0);
-            sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y;
-            sum += (double)v.z * (double)v.z + (double)v.w * (double)v.w;
+        for (unsigned j = threadIdx.x; j < g.count; j += AHEAD * blockDim.x) {
+            float4 v[AHEAD];
+            load_groups(v, x + row * C, g, j, 0);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                sum += (double)v[i].x * (double)v[i].x + (double)v[i].y * (double)v[i].y;
+                sum += (double)v[i].z * (double)v[i].z + (double)v[i].w * (double)v[i].w;
+            }
         }
         sum = block_sum(sum, partial);
         if (threadIdx.x == 0)
@@ -98,12 +116,14 @@ struct row_sum {
     const float *x;
     size_t ldx;
 
+    typedef float4 item;
+
     template <bool QUADS> __device__ void begin(column_place, size_t) {}
-    template <bool QUADS>
-    __device__ void add(float4 *sum, column_place at, size_t row, size_t C) const
+    template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
     {
-        sum[0] = add4(sum[0], load_columns<QUADS>(x + row * ldx, at, C));
+        return load_columns<QUADS>(x + row * ldx, at, C);
     }
+    __device__ void add(float4 *sum, item v) const { sum[0] = add4(sum[0], v); }
 };
 
 static void cuda_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t ldx, bool acc,

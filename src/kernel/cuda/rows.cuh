@@ -18,65 +18,77 @@ static inline unsigned row_blocks(size_t N)
 }
 
 /* NULL fits too. */
-static inline bool quads_fit(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline __host__ __device__ bool quads_fit(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 /* ---- groups of four ---------------------------------------------------------------------------- */
 
 /* A row of n numbers as `count` groups; group j is numbers 4 j - shift .. 4 j - shift + 3, and the
- * first and the last group may reach beyond the row. */
+ * first and the last group may reach beyond the row. Groups first .. first + whole - 1 do not. */
 typedef struct {
-    size_t n, count;
-    unsigned shift;
+    int n;
+    unsigned shift, count, first, whole;
 } row_groups;
+
+enum { AHEAD = 4 }; /* groups that a thread has on their way at a time */
 
 static __device__ __forceinline__ row_groups groups_of(const float *x, size_t n)
 {
     row_groups g;
-    g.n = n;
+    g.n = (int)n;
     g.shift = (unsigned)((uintptr_t)x / 4 % 4);
-    g.count = (g.shift + n + 3) / 4;
+    g.count = (unsigned)((g.shift + n + 3) / 4);
+    g.first = g.shift ? 1 : 0;
+    const unsigned end = (unsigned)((g.shift + n) / 4);
+    g.whole = end > g.first ? end - g.first : 0;
     return g;
 }
 
-static __device__ __forceinline__ ptrdiff_t group_first(row_groups g, size_t j)
+/* The place in the row of a group's first number: -3 .. n - 1. */
+static __device__ __forceinline__ int group_first(row_groups g, unsigned j)
 {
-    return (ptrdiff_t)(4 * j) - (ptrdiff_t)g.shift;
+    return (int)(4 * j) - (int)g.shift;
 }
 
-static __device__ __forceinline__ bool in_row(row_groups g, ptrdiff_t i)
-{
-    return i >= 0 && (size_t)i < g.n;
-}
+static __device__ __forceinline__ bool in_row(row_groups g, int i) { return i >= 0 && i < g.n; }
 
 /* Group j of x, which may be aligned in another way than the row the groups were made for; fill
  * where it reaches beyond the row. */
-static __device__ __forceinline__ float4 load_group(const float *x, row_groups g, size_t j,
+static __device__ __forceinline__ float4 load_group(const float *x, row_groups g, unsigned j,
                                                     float fill)
 {
-    ptrdiff_t i = group_first(g, j);
-    const float *p = x + i;
-    if (i >= 0 && (size_t)i + 4 <= g.n && (uintptr_t)p % 16 == 0)
-        return *(const float4 *)p;
-    return make_float4(in_row(g, i) ? p[0] : fill, in_row(g, i + 1) ? p[1] : fill,
-                       in_row(g, i + 2) ? p[2] : fill, in_row(g, i + 3) ? p[3] : fill);
+    const float *start = x - g.shift;
+    if (j - g.first < g.whole && quads_fit(start))
+        return ((const float4 *)start)[j];
+    const int i = group_first(g, j);
+    return make_float4(in_row(g, i) ? x[i] : fill, in_row(g, i + 1) ? x[i + 1] : fill,
+                       in_row(g, i + 2) ? x[i + 2] : fill, in_row(g, i + 3) ? x[i + 3] : fill);
 }
 
-static __device__ __forceinline__ void store_group(float *y, row_groups g, size_t j, float4 v)
+/* Groups j, j + blockDim.x, ...; v of those there are not is fill. */
+static __device__ __forceinline__ void load_groups(float4 *v, const float *x, row_groups g,
+                                                   unsigned j, float fill)
 {
-    ptrdiff_t i = group_first(g, j);
-    float *p = y + i;
-    if (i >= 0 && (size_t)i + 4 <= g.n && (uintptr_t)p % 16 == 0) {
-        *(float4 *)p = v;
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++, j += blockDim.x)
+        v[i] = j < g.count ? load_group(x, g, j, fill) : make_float4(fill, fill, fill, fill);
+}
+
+static __device__ __forceinline__ void store_group(float *y, row_groups g, unsigned j, float4 v)
+{
+    float *start = y - g.shift;
+    if (j - g.first < g.whole && quads_fit(start)) {
+        ((float4 *)start)[j] = v;
         return;
     }
+    const int i = group_first(g, j);
     if (in_row(g, i))
-        p[0] = v.x;
+        y[i] = v.x;
     if (in_row(g, i + 1))
-        p[1] = v.y;
+        y[i + 1] = v.y;
     if (in_row(g, i + 2))
-        p[2] = v.z;
+        y[i + 2] = v.z;
     if (in_row(g, i + 3))
-        p[3] = v.w;
+        y[i + 3] = v.w;
 }
 
 /* ---- sums of exponentials ---------------------------------------------------------------------- */
@@ -95,13 +107,13 @@ static __device__ __forceinline__ row_reading reading_of_none(void)
 }
 
 /* first: the column of v.x. Numbers of -inf count as absent. */
-static __device__ __forceinline__ void read_group(row_reading *r, float4 v, ptrdiff_t first)
+static __device__ __forceinline__ void read_group(row_reading *r, float4 v, int first)
 {
     float most = fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
     if (most > r->max) {
         r->sum *= expf(r->max - most);
         r->max = most;
-        r->at = (int32_t)first + (v.x == most ? 0 : v.y == most ? 1 : v.z == most ? 2 : 3);
+        r->at = first + (v.x == most ? 0 : v.y == most ? 1 : v.z == most ? 2 : 3);
     }
     float m = r->max == -INFINITY ? 0 : r->max;
     r->sum += (expf(v.x - m) + expf(v.y - m)) + (expf(v.z - m) + expf(v.w - m));

@@ -18,7 +18,6 @@ struct small_product {
     size_t ldy, ldx, m;
     const int8_t *q;      /* (m, blocks, block): x in 8 bits */
     const float *q_scale; /* (m, blocks) */
-    bool round;           /* of bf16: x becomes it too */
     bool wide;            /* of bf16: rows of x begin at multiples of 16 bytes */
 };
 
@@ -82,23 +81,24 @@ static __device__ __forceinline__ int signed4(uint32_t word)
 
 template <int M>
 static __device__ __forceinline__ void unit8(float sum[M][4], const small_product &t,
-                                             const uint32_t *lines, const size_t *row, size_t u)
+                                             const uint32_t *lines, size_t first, size_t u)
 {
     int dot[M][4] = {};
+#pragma unroll (M <= 2 ? 4 : 1)
     for (int s = 0; s < 4; s++) {
         uint32_t w[4][4];
         for (int l = 0; l < 4; l++)
             line_of(w[l], lines + (4 * s + l) * QKV_K_PACKED);
         for (int i = 0; i < M; i++) {
             int x[4];
-            words_of(x, t.q + (row[i] * t.w.blocks + u) * QKV_K_INT8_BLOCK + 16 * s);
+            words_of(x, t.q + ((first + i) * t.w.blocks + u) * QKV_K_INT8_BLOCK + 16 * s);
             for (int l = 0; l < 4; l++)
                 for (int r = 0; r < 4; r++)
                     dot[i][r] = __dp4a(signed8(w[l][r]), x[l], dot[i][r]);
         }
     }
     for (int i = 0; i < M; i++) {
-        const float by = t.q_scale[row[i] * t.w.blocks + u];
+        const float by = t.q_scale[(first + i) * t.w.blocks + u];
         for (int r = 0; r < 4; r++)
             sum[i][r] += (float)dot[i][r] * by;
     }
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void unit8(float sum[M][4], const small_produc
 template <int M>
 static __device__ __forceinline__ void unit4(float sum[M][4], const small_product &t,
                                              const uint32_t *lines, const uint16_t *scales,
-                                             const size_t *row, size_t u)
+                                             size_t first, size_t u)
 {
     uint32_t w[4][4];
     float by_w[4];
@@ -117,8 +117,8 @@ static __device__ __forceinline__ void unit4(float sum[M][4], const small_produc
     for (int r = 0; r < 4; r++)
         by_w[r] = bf16_low(scales[r]) * 0.0625f;
     for (int i = 0; i < M; i++) {
-        const int8_t *q = t.q + (row[i] * t.w.blocks + u) * QKV_K_INT4_BLOCK;
-        const float by = t.q_scale[row[i] * t.w.blocks + u];
+        const int8_t *q = t.q + ((first + i) * t.w.blocks + u) * QKV_K_INT4_BLOCK;
+        const float by = t.q_scale[(first + i) * t.w.blocks + u];
         int x[8], dot[4] = {};
         words_of(x, q);
         words_of(x + 4, q + 16);
@@ -131,18 +131,16 @@ static __device__ __forceinline__ void unit4(float sum[M][4], const small_produc
     }
 }
 
-/* Numbers p .. p+3 of a row of x, 0 past its end. */
+/* Numbers p .. p+3 of a row of x, 0 past its end; past the last row those of it. */
 static __device__ __forceinline__ pack<4> x_four(const small_product &t, size_t row, size_t p)
 {
-    const float *x = t.x + row * t.ldx + p;
+    const float *x = t.x + (row < t.m ? row : t.m - 1) * t.ldx + p;
     pack<4> v = {};
     if (p + 4 <= t.w.k)
         v = load_four(x, t.wide);
     else
         for (int i = 0; i < 3; i++)
             v.v[i] = p + i < t.w.k ? x[i] : 0;
-    for (int i = 0; i < 4 && t.round; i++)
-        v.v[i] = __bfloat162float(__float2bfloat16_rn(v.v[i]));
     return v;
 }
 
@@ -150,7 +148,7 @@ static __device__ __forceinline__ pack<4> x_four(const small_product &t, size_t 
 template <int M>
 static __device__ __forceinline__ void unit16(float sum[M][4], const small_product &t,
                                               const uint32_t *lines, size_t left,
-                                              const size_t *row, size_t u)
+                                              size_t first, size_t u)
 {
     uint32_t w[4][4] = {};
     for (int l = 0; l < 4; l++)
@@ -158,7 +156,7 @@ static __device__ __forceinline__ void unit16(float sum[M][4], const small_produ
             line_of(w[l], lines + l * QKV_K_PACKED);
     for (int i = 0; i < M; i++)
         for (int half = 0; half < 2; half++) {
-            const pack<4> x = x_four(t, row[i], 8 * u + 4 * half);
+            const pack<4> x = x_four(t, first + i, 8 * u + 4 * half);
             for (int l = 0; l < 2; l++)
                 for (int r = 0; r < 4; r++) {
                     const uint32_t word = w[2 * half + l][r];
@@ -186,14 +184,13 @@ static __device__ __forceinline__ void add_up(float sum[M][4], float part[][M][Q
 }
 
 template <int TYPE, int M>
-static __global__ void __launch_bounds__(BLOCK, M == ROWS ? 2 : 3) small_kernel(small_product t, size_t chunks)
+static __global__ void __launch_bounds__(BLOCK, M >= 4 ? 2 : 3)
+    small_kernel(small_product t, size_t chunks)
 {
     __shared__ float part[BLOCK / WARP][M][QKV_K_PACKED];
     enum { LINES = unit_lines(TYPE) };
-    size_t group, chunk, row[M];
+    size_t group, chunk;
     split(blockIdx.x, chunks, &group, &chunk);
-    for (size_t i = 0; i < M; i++)
-        row[i] = chunk * M + i < t.m ? chunk * M + i : t.m - 1;
     const unsigned quad = threadIdx.x % QUAD;
     const size_t units = (t.w.lines + LINES - 1) / LINES, step = blockDim.x / QUAD;
     const uint32_t *words = t.w.words + group * t.w.lines * QKV_K_PACKED + 4 * quad;
@@ -201,14 +198,14 @@ static __global__ void __launch_bounds__(BLOCK, M == ROWS ? 2 : 3) small_kernel(
     for (size_t u = threadIdx.x / QUAD; u < units; u += step) {
         const uint32_t *lines = words + u * LINES * QKV_K_PACKED;
         if constexpr (TYPE == QKV_K_INT8)
-            unit8<M>(sum, t, lines, row, u);
+            unit8<M>(sum, t, lines, chunk * M, u);
         else if constexpr (TYPE == QKV_K_INT4)
             unit4<M>(sum, t, lines,
                      (const uint16_t *)t.w.scales + small_scale4(t.w, group * QKV_K_PACKED, u) +
                          4 * quad,
-                     row, u);
+                     chunk * M, u);
         else
-            unit16<M>(sum, t, lines, t.w.lines - u * LINES, row, u);
+            unit16<M>(sum, t, lines, t.w.lines - u * LINES, chunk * M, u);
     }
     add_up<M>(sum, part);
     for (unsigned o = threadIdx.x; o < M * QKV_K_PACKED; o += blockDim.x) {
@@ -245,12 +242,13 @@ template <int TYPE> static void launch_type(const small_product &t)
         launch_small<TYPE, ROWS>(t);
 }
 
-/* False: no scratch memory. */
+/* Rows past m, which fill up the last ROWS, hold anything. False: no scratch memory. */
 static bool round_x(const qkv_exec *e, small_product *t)
 {
     const size_t block = small_block(t->w.type), count = t->m * t->w.blocks;
-    float *scale = (float *)qkv__arena_alloc(e->scratch, (count + 1) * sizeof *scale);
-    int8_t *q = scale ? (int8_t *)qkv__arena_alloc(e->scratch, count * block + 1) : NULL;
+    const size_t room = (t->m + ROWS - 1) / ROWS * ROWS * t->w.blocks + 1;
+    float *scale = (float *)qkv__arena_alloc(e->scratch, room * sizeof *scale);
+    int8_t *q = scale ? (int8_t *)qkv__arena_alloc(e->scratch, room * block) : NULL;
     if (!q)
         return false;
     if (count)
@@ -276,17 +274,8 @@ static void cuda_small(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_rea
                        const qkv_k_small *w, const qkv_real *bias, size_t m)
 {
     if (m && w->n)
-        multiply(e, {y, x, bias, small_matrix_of(w), ldy, ldx, m, NULL, NULL, false,
-                     (m == 1 || ldx % 4 == 0) && aligned16(x)});
-}
-
-static void small_many_bf16(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x,
-                            size_t ldx, const qkv_k_small *w, const qkv_real *bias, size_t m)
-{
-    if (m && w->n)
-        multiply(e, {y, x, bias, small_matrix_of(w), ldy, ldx, m, NULL, NULL, true,
+        multiply(e, {y, x, bias, small_matrix_of(w), ldy, ldx, m, NULL, NULL,
                      (m == 1 || ldx % 4 == 0) && aligned16(x)});
 }
 
 extern "C" void qkv__cuda_small(qkv_kernels *k) { k->small = k->small_many = cuda_small; }
-extern "C" void qkv__cuda_small_bf16(qkv_kernels *k) { k->small_many = small_many_bf16; }

@@ -11,11 +11,11 @@ enum { TOP_THREADS = 1024, TOP_LIST = 2048 }; /* columns that shared memory has 
  * column comes first. 0: none. */
 typedef unsigned long long top_key;
 
-static __device__ __forceinline__ top_key key_of(float x, size_t column)
+static __device__ __forceinline__ top_key key_of(float x, unsigned column)
 {
     const unsigned u = __float_as_uint(x == 0 ? 0.0f : x); /* -0 is 0 */
     const unsigned order = u & 0x80000000u ? ~u : u | 0x80000000u;
-    return (top_key)order << 32 | (0xffffffffu - (unsigned)column);
+    return (top_key)order << 32 | (0xffffffffu - column);
 }
 
 static __device__ __forceinline__ size_t column_of(top_key key)
@@ -72,14 +72,17 @@ static __device__ unsigned top_list(top_job a, const float *x, row_groups g, top
     if (threadIdx.x == 0)
         *counter = 0;
     __syncthreads();
-    for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-        const float4 four = load_group(x, g, j, -INFINITY);
-        const float v[4] = {four.x, four.y, four.z, four.w};
+    for (unsigned start = threadIdx.x; start < g.count; start += AHEAD * blockDim.x) {
+        float4 fours[AHEAD];
+        load_groups(fours, x, g, start, -INFINITY);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const size_t column = (size_t)(group_first(g, j) + i);
-            const top_key key = key_of(v[i], column);
-            if (v[i] > -INFINITY && key >= least && !is_banned(a, column)) {
+        for (int i = 0; i < 4 * AHEAD; i++) {
+            const float4 four = fours[i / 4];
+            const float v = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+            const unsigned j = start + (unsigned)(i / 4) * blockDim.x;
+            const unsigned column = (unsigned)(group_first(g, j) + i % 4);
+            const top_key key = key_of(v, column);
+            if (v > -INFINITY && key >= least && !is_banned(a, column)) {
                 unsigned at = atomicAdd(counter, 1u);
                 if (at < a.room)
                     list[at] = key;
@@ -128,23 +131,26 @@ static __device__ row_reading top_read(top_job a, const float *x, row_groups g, 
 {
     row_reading r = reading_of_none();
     float best = -INFINITY;
-    size_t best_column = 0;
-#pragma unroll 4
-    for (size_t j = threadIdx.x; j < g.count; j += blockDim.x) {
-        const ptrdiff_t first = group_first(g, j);
-        const float4 four = load_group(x, g, j, -INFINITY);
-        float v[4] = {four.x, four.y, four.z, four.w};
+    unsigned best_column = 0;
+    for (unsigned start = threadIdx.x; start < g.count; start += AHEAD * blockDim.x) {
+        float4 fours[AHEAD];
+        load_groups(fours, x, g, start, -INFINITY);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const size_t column = (size_t)(first + i);
-            if (v[i] > best && !is_banned(a, column)) {
-                best = v[i];
-                best_column = column;
+        for (int k = 0; k < AHEAD; k++) {
+            const int first = group_first(g, start + (unsigned)k * blockDim.x);
+            float v[4] = {fours[k].x, fours[k].y, fours[k].z, fours[k].w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const unsigned column = (unsigned)(first + i);
+                if (v[i] > best && !is_banned(a, column)) {
+                    best = v[i];
+                    best_column = column;
+                }
+                if (a.renormalize && a.bans && is_banned(a, column))
+                    v[i] = -INFINITY;
             }
-            if (a.renormalize && a.bans && is_banned(a, column))
-                v[i] = -INFINITY;
+            read_group(&r, make_float4(v[0], v[1], v[2], v[3]), first);
         }
-        read_group(&r, make_float4(v[0], v[1], v[2], v[3]), first);
     }
     *mine = best > -INFINITY ? key_of(best, best_column) : 0;
     return block_reading(r, false, partial);
