@@ -8,6 +8,9 @@ install(TARGETS qkv_static EXPORT qkv-static ARCHIVE DESTINATION ${CMAKE_INSTALL
 foreach(name ${mpi_found})
   install(TARGETS qkv_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
+if(TARGET qkv_cuda)
+  install(TARGETS qkv_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(FILES include/qkv.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/qkv DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

@@ -18,6 +18,8 @@ static const qkv_option common_rows[] = {
      .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
      .names = isa_names, .initial = "all", .help = "largest instruction set to use, by oneDNN too"},
+    {.flag = "device", .type = QKV_OPT_STRING, .offset = offsetof(cli_common, device),
+     .initial = "cpu", .help = "where to compute: cpu, cuda or cuda:N"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
     {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
@@ -57,6 +59,8 @@ qkv_status cli_configure(const cli *c)
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
     options.isa = isa_bits[c->common.isa];
+    if (c->common.device && strcmp(c->common.device, "cpu") != 0)
+        options.device = c->common.device;
     return qkv_context_configure(c->ctx, &options);
 }
 

@@ -29,6 +29,7 @@ typedef struct {
     uint64_t seed;
     int threads; /* 0: one per core */
     int isa;     /* an index: the names of QKV_ISA_LIST, then all */
+    const char *device;
 } cli_common;
 
 typedef struct cli_command cli_command;

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/plugin.h"
 
 enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
 static const double WORKING_EVERY = 0.05; /* seconds between events of work */
@@ -108,6 +108,8 @@ double qkv__products_lead(qkv__products kind)
 
 bool qkv__products_exist(const qkv_context *ctx, qkv__products kind)
 {
+    if (ctx->device->products)
+        return ctx->device->products >> kind & 1;
 #ifdef QKV_HAVE_DNNL
     const bool library = true;
 #else
@@ -204,6 +206,12 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
                         options->threads);
     if (!valid_products(options->products))
         return products_fail(ctx, options->products);
+    if (options->device && !ctx->options.meta) {
+        const qkv__device *device = qkv__device_named(ctx, options->device);
+        if (!device)
+            return qkv_context_status(ctx);
+        ctx->device = device;
+    }
     configure(ctx, options);
     return QKV_OK;
 }

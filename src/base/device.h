@@ -28,6 +28,10 @@ struct qkv__device {
     qkv_status (*sync)(qkv_context *ctx);
     /* Its kernels for QKV_ISA_* bits; NULL: those that the library has for it. */
     const struct qkv_kernels *(*kernels)(unsigned isa);
+    /* Bit i: they have products of qkv__products i, the last of them the fastest; 0: those that the
+     * processor has. */
+    unsigned products;
+    size_t block_bytes; /* of temporaries that long work is cut into; 0: as on the processor */
 };
 
 extern const qkv__device qkv__cpu;

@@ -8,7 +8,7 @@
 #include "base/device.h"
 #include "kernel/kernel.h"
 
-enum { PEAK_SIZE = 2048, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
+enum { PEAK_SIZE = 2048, CARD_PEAK_SIZE = 8192, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
 static void machine_fill(qkv_real *x, size_t n, int threads)
@@ -31,14 +31,14 @@ static void give_back(void)
 
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
 {
-    const size_t size = PEAK_SIZE, n = size * size;
+    const qkv__device *device = qkv__context_device(ctx);
+    const size_t size = device->products ? CARD_PEAK_SIZE : PEAK_SIZE, n = size * size;
     qkv_exec e = qkv__exec_of(ctx, NULL);
     double best = 0;
     if (repeats < 1) {
         qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
-    const qkv__device *device = qkv__context_device(ctx);
     if (qkv__arena_create_on(&e.scratch, ctx, device, "scratch")) {
         return 0;
     }
@@ -54,6 +54,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
         for (int i = 0; i <= repeats; i++) {
             double start = qkv_now();
             k->gemm(&e, c, c + n, c + 2 * n, &args);
+            (void)device->sync(ctx);
             double rate = 2.0 * (double)n * (double)size / (qkv_now() - start);
             best = i > 0 && rate > best ? rate : best;
         }

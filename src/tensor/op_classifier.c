@@ -110,9 +110,10 @@ static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classi
         pass_back(t, in, p, second + from, rows, V, other, false);
 }
 
-static size_t block_rows(size_t N, size_t V)
+static size_t block_rows(const qkv__device *device, size_t N, size_t V)
 {
-    size_t rows = BLOCK_BYTES / sizeof(float) / V / BLOCK_ROWS * BLOCK_ROWS;
+    size_t bytes = device->block_bytes ? device->block_bytes : BLOCK_BYTES;
+    size_t rows = bytes / sizeof(float) / V / BLOCK_ROWS * BLOCK_ROWS;
     if (rows < BLOCK_ROWS)
         rows = BLOCK_ROWS;
     return rows < N ? rows : N;
@@ -141,7 +142,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.dw = wanted_memory(t, recording, in[1], &p.nw);
     p.db = wanted_memory(t, recording, in[2], &p.nb);
     size_t readings = o.rdrop > 0 ? 2 : 1, count = N / readings;
-    size_t rows = block_rows(count, V);
+    size_t rows = block_rows(t->device, count, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     classifier_rows all = {.loss = qkv__scratch(t, count)};
     if (o.terms) {

@@ -1,6 +1,7 @@
 /* products.c - which kind of products training uses here: the fastest of those that the context
  * allows, found by timing them. A processor's list of instructions does not tell: on some
  * processors bf16 products run at half the rate of f32. */
+#include "base/device.h"
 #include "kernel/kernel.h"
 #include "qkv/machine.h"
 
@@ -63,6 +64,8 @@ size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_
     double seconds[QKV__PRODUCTS_COUNT];
     unsigned kinds = 0;
     size_t count = 0;
+    if (qkv__context_device(ctx)->products)
+        return 0; /* these are the processor's */
     for (unsigned i = 0; i < QKV__PRODUCTS_COUNT; i++)
         kinds |= (unsigned)qkv__products_exist(ctx, (qkv__products)i) << i;
     if (time_kinds(ctx, kinds, seconds))
@@ -91,9 +94,17 @@ const char *qkv_machine_products(qkv_context *ctx)
 {
     const unsigned kinds = qkv__context_candidates(ctx);
     qkv__products fastest = qkv__context_products(ctx);
+    const qkv__device *device = qkv__context_device(ctx);
     double seconds[QKV__PRODUCTS_COUNT];
     if (!(kinds & (kinds - 1)))
         return qkv__products_name(fastest);
+    if (device->products) { /* its last kind is its fastest */
+        while (kinds >> (fastest + 1))
+            fastest = (qkv__products)(fastest + 1);
+        qkv__context_choose(ctx, fastest);
+        qkv__note(ctx, "products in %s on %s", qkv__products_name(fastest), device->name);
+        return qkv__products_name(fastest);
+    }
     bool timed = !time_kinds(ctx, kinds, seconds);
     if (timed)
         fastest = choose(kinds, seconds);

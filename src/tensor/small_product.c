@@ -130,6 +130,13 @@ static qkv__small_plan plain_plan(void)
     return (qkv__small_plan){choices[0], choices[0], 0};
 }
 
+/* A card reads few rows' weights as they lie; what it widens it multiplies in bf16. */
+static qkv__small_plan card_plan(qkv_k_small_type type)
+{
+    const qkv__small_choice wide = {QKV__SMALL_WIDE, QKV__PRODUCTS_BF16};
+    return (qkv__small_plan){choices[0], type == QKV_K_BF16 ? wide : choices[0], WIDE_ROWS};
+}
+
 /* Without memory for the timing the plain way stays, until a later call. */
 static qkv__small_plan time_choices(qkv_context *ctx, qkv_k_small_type type)
 {
@@ -162,7 +169,9 @@ static qkv__small_choice small_choice(qkv_context *ctx, qkv_k_small_type type, s
 {
     qkv__small_plan plan = qkv__context_small(ctx, type);
     if (plan.few.way == QKV__SMALL_UNKNOWN)
-        plan = qkv__context_meta(ctx) ? plain_plan() : time_choices(ctx, type);
+        plan = qkv__context_meta(ctx)                  ? plain_plan()
+               : qkv__context_device(ctx)->products ? card_plan(type)
+                                                      : time_choices(ctx, type);
     return m < plan.from ? plan.few : plan.many;
 }
 

@@ -177,8 +177,8 @@ static void check_results(problem *p, unsigned isa, const qkv_exec *e, dice *d)
     free(v.buffer);
 }
 
-/* Every instruction set on `count` problems of one kind. */
-static void check_recipe(const recipe *r, uint64_t seed, int count)
+/* The first `most` tables on `count` problems of one kind. */
+static void check_tables(const recipe *r, uint64_t seed, int count, size_t most)
 {
     qkv__arena *scratch;
     assert_int_equal(qkv__arena_create(&scratch, context, "scratch"), QKV_OK);
@@ -186,7 +186,7 @@ static void check_recipe(const recipe *r, uint64_t seed, int count)
         dice d = { seed * 1000 + (uint64_t)n };
         problem p;
         problem_make(&p, r, &d);
-        for (size_t i = 0; i < TABLES; i++) {
+        for (size_t i = 0; i < most; i++) {
             qkv_exec e = { .threads = 1 + n % 3, .scratch = scratch };
             if (machine_fills(table_of(i))) {
                 check_results(&p, table_of(i), &e, &d);
@@ -196,6 +196,11 @@ static void check_recipe(const recipe *r, uint64_t seed, int count)
         problem_free(&p);
     }
     qkv__arena_destroy(scratch);
+}
+
+static void check_recipe(const recipe *r, uint64_t seed, int count)
+{
+    check_tables(r, seed, count, TABLES);
 }
 
 static void test_options_one_by_one(void **state)
@@ -261,6 +266,19 @@ static void test_long(void **state)
     };
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         check_recipe(&recipes[i], 500 + i, 2);
+    }
+}
+
+/* More channels than a tile of any kernel holds; scores of so many need f32. */
+static void test_wide(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 12; n++) {
+        dice d = { n * 7 + 2 };
+        recipe r = { n % 3 ? 70 : 4, 90, 400, .causal = roll(&d, 2), .packed = roll(&d, 2),
+                     .bias = n % 4 == 0, .dropout = n % 5 == 0, .grouped = roll(&d, 2),
+                     .strides = roll(&d, 2), .accumulate = n % 2 };
+        check_tables(&r, 800 + n, 1, ISAS);
     }
 }
 
@@ -342,7 +360,7 @@ static void test_stored(void **state)
     assert_int_equal(qkv__arena_create(&scratch, context, "scratch"), QKV_OK);
     for (unsigned n = 0; n < 60; n++) {
         dice d = { n * 17 + 3 };
-        const recipe r = { QKV_K_FEW, 300, 90, .causal = roll(&d, 2), .lengths = roll(&d, 2),
+        const recipe r = { QKV_K_FEW, 300, n % 8 ? 90 : 280, .causal = roll(&d, 2), .lengths = roll(&d, 2),
                            .packed = roll(&d, 2), .grouped = roll(&d, 2),
                            .bias = n % 5 == 0, .strides = roll(&d, 2), .window = n % 3 == 0 };
         problem p;
@@ -498,7 +516,8 @@ int main(void)
         cmocka_unit_test(test_few_queries),        cmocka_unit_test(test_long),
         cmocka_unit_test(test_large_scale),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_no_keys),
-        cmocka_unit_test(test_stored),             cmocka_unit_test(test_many_heads),
+        cmocka_unit_test(test_stored),             cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_many_heads),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

@@ -214,6 +214,33 @@ static void largest(const kernel_case *c)
     }
 }
 
+/* Gradients of pooling, and the mean with its own, against the plain table. */
+static void pooling(const kernel_case *c)
+{
+    enum { SHAPES = 40 };
+    const qkv_kernels *plain = qkv__kernels(QKV_ISA_REFERENCE);
+    for (size_t s = 0; s < SHAPES; s++) {
+        qkv_k_conv_args a = random_args();
+        size_t nx = a.B * a.H * a.W * a.C, ny = a.B * a.OH * a.OW * a.C;
+        bool acc = coin();
+        float *x = randoms(nx), *dy = randoms(ny), *y = poisoned(ny), *y0 = poisoned(ny);
+        float *dx = output(nx, acc), *dx0 = copied(dx, nx);
+        float *mean_dx = copied(dx, nx), *mean_dx0 = copied(dx, nx);
+        int32_t *from = (int32_t *)(void *)poisoned(ny);
+        plain->max_pool(&c->e, y0, from, x, &a);
+        c->k->max_pool_bwd(&c->e, dx, dy, from, &a, acc);
+        plain->max_pool_bwd(&c->e, dx0, dy, from, &a, acc);
+        compare_arrays("max_pool_bwd", dx, dx0, nx, 1);
+        c->k->mean_pool(&c->e, y, x, &a);
+        plain->mean_pool(&c->e, y0, x, &a);
+        compare_arrays("mean_pool", y, y0, ny, 1);
+        c->k->mean_pool_bwd(&c->e, mean_dx, dy, &a, acc);
+        plain->mean_pool_bwd(&c->e, mean_dx0, dy, &a, acc);
+        compare_arrays("mean_pool_bwd", mean_dx, mean_dx0, nx, 1);
+        free_arrays();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +248,7 @@ int main(void)
         KERNEL_CHECK(three_by_three),
         KERNEL_CHECK(teams),
         KERNEL_CHECK(largest),
+        KERNEL_CHECK(pooling),
         cmocka_unit_test(rounded),
     };
     return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);

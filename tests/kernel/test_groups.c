@@ -1,5 +1,5 @@
-/* test_groups.c - group norm and the search for the nearest code, of every table, against formulas
- * in double. */
+/* test_groups.c - group norm, the search for the nearest code and squares of rows, of every table,
+ * against formulas in double. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -194,9 +194,26 @@ static void check_nearest(const kernel_case *c)
     }
 }
 
+static void check_row_squares(const kernel_case *c)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t N = qkv_rng_below(&kt.rng, 20), C = random_size();
+        float *x = randoms(N * C), *y = poisoned(N);
+        c->k->row_squares(&c->e, y, x, N, C);
+        for (size_t n = 0; n < N; n++) {
+            double want = 0;
+            for (size_t i = 0; i < C; i++)
+                want += pow((double)x[n * C + i], 2);
+            near_at("row_squares", n, y[n], want, 1e-7, 0);
+        }
+        free_arrays();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {KERNEL_CHECK(check_forward), KERNEL_CHECK(check_backward),
-                                       KERNEL_CHECK(check_nearest)};
+                                       KERNEL_CHECK(check_nearest),
+                                       KERNEL_CHECK(check_row_squares)};
     return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

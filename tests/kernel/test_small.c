@@ -221,8 +221,9 @@ static void test_embedding(void **state)
             ids[i] = (int32_t)qkv_rng_below(&f->rng, ROWS);
             positions[i] = (int32_t)(N - 1 - i);
         }
-        for (int with = 0; with < 2; with++) {
-            qkv__kernels(QKV_ISA_AVX2)->embed_small(&e, y, ids, &r.w, 3, with ? positions : NULL,
+        for (size_t t = 0; t < 2 * TABLES; t++) {
+            const size_t with = t % 2;
+            qkv__kernels(tables[t / 2])->embed_small(&e, y, ids, &r.w, 3, with ? positions : NULL,
                                                     with ? places : NULL, N);
             for (size_t i = 0; i < N * C; i++) {
                 if (i % C == 0)

@@ -159,7 +159,7 @@ static void test_taking_rows(void **state)
             for (size_t i = 0; i < n; i++)
                 ids[i] = (int32_t)qkv_rng_below(&f->rng, N);
             qkv_exec e = {.threads = 1 + (int)(round % 3), .scratch = f->scratch};
-            qkv__kernels(QKV_ISA_REFERENCE)->take_small(&e, &to.w, &from.w, ids);
+            qkv__kernels(tables[round % TABLES])->take_small(&e, &to.w, &from.w, ids);
             for (size_t i = 0; i < n; i++) {
                 float got[130], expected[130];
                 qkv__small_reals(&to.w, i, got);

@@ -51,7 +51,9 @@ static void check_softmax(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
         size_t N = qkv_rng_below(&kt.rng, 20), C = random_size();
-        float *x = random_logits(N, C), *y = poisoned(N * C), *z = copied(x, N * C);
+        size_t shift = qkv_rng_below(&kt.rng, 4); /* y is aligned in another way than x */
+        float *x = random_logits(N, C), *y = poisoned(N * C + shift) + shift;
+        float *z = copied(x, N * C);
         c->k->softmax(&c->e, y, x, N, C);
         c->k->softmax(&c->e, z, z, N, C);
         for (size_t r = 0; r < N && C > 0; r++) {
@@ -151,8 +153,10 @@ static void check_xent_row(const xent_problem *p, size_t r, float loss, const fl
         double q = v == t ? p->a.on : p->a.off;
         want += q == 0 ? 0 : q * (log_sum - (double)x[v]);
         double g = p->a.scale * (exp((double)x[v] - log_sum) - q);
+        /* Where p is next to q, their difference has the rounding errors of both. */
+        double size = v == t ? 1 : 1e-4 + exp((double)x[v] - log_sum) + q;
         if (d)
-            near_at("dlogits", v, d[v], ignored ? 0 : g, 2e-6, ignored ? 0 : v == t ? 1 : 1e-4);
+            near_at("dlogits", v, d[v], ignored ? 0 : g, 2e-6, ignored ? 0 : size);
     }
     near_at("loss", r, loss, ignored ? 0 : want, 1e-5, ignored ? 0 : 1);
     if (nll)
@@ -165,12 +169,73 @@ static void check_xent(const kernel_case *c)
         xent_problem p = random_xent(round);
         const size_t N = p.a.N, V = p.a.V, n = N * V;
         float *loss = poisoned(N), *nll = coin() ? poisoned(N) : NULL;
-        float *d = often() ? coin() ? copied(p.x, n) : poisoned(n) : NULL;
+        size_t shift = qkv_rng_below(&kt.rng, 4);
+        float *d = often() ? coin() ? copied(p.x, n) : poisoned(n + shift) + shift : NULL;
         int32_t *argmax = often() ? malloc((N + 1) * sizeof *argmax) : NULL;
         bool in_place = d && n && !isnan(d[0]);
         c->k->xent(&c->e, loss, nll, argmax, d, in_place ? d : p.x, p.targets, &p.a);
         for (size_t r = 0; r < N; r++) {
             check_xent_row(&p, r, loss[r], nll, d ? d + r * V : NULL);
+            assert_true(!argmax || (size_t)argmax[r] == first_max(p.x + r * V, V));
+        }
+        free(argmax);
+        free(p.targets);
+        free_arrays();
+    }
+}
+
+/* Distributions of which some classes have no part. */
+static float *random_targets(size_t N, size_t V)
+{
+    float *y = randoms(N * V);
+    for (size_t r = 0; r < N; r++) {
+        double sum = 1e-3;
+        for (size_t v = 0; v < V; v++) {
+            y[r * V + v] = coin() ? fabsf(y[r * V + v]) : 0;
+            sum += (double)y[r * V + v];
+        }
+        for (size_t v = 0; v < V; v++)
+            y[r * V + v] = (float)((double)y[r * V + v] / sum);
+    }
+    return y;
+}
+
+static void check_soft_row(const xent_problem *p, const float *y, size_t r, float loss,
+                           const float *nll, const float *d)
+{
+    const size_t V = p->a.V;
+    const float *x = p->x + r * V;
+    double max = row_max(x, V), log_sum = log(row_exp_sum(x, max, V)) + max, want = 0, hard = 0;
+    double of_q = 0, spread = p->a.on - p->a.off;
+    for (size_t v = 0; v < V; v++) {
+        double q = p->a.off + spread * (double)y[v], log_p = (double)x[v] - log_sum;
+        of_q += q;
+        want -= q == 0 ? 0 : q * log_p;
+        hard -= y[v] == 0 ? 0 : (double)y[v] * log_p;
+    }
+    near_at("loss", r, loss, want, 1e-5, 1);
+    if (nll)
+        near_at("nll", r, nll[r], hard, 1e-5, 1);
+    for (size_t v = 0; v < V && d; v++) {
+        double q = p->a.off + spread * (double)y[v], at = of_q * exp((double)x[v] - log_sum);
+        near_at("dlogits", v, d[v], p->a.scale * (at - q), 3e-6, 1e-4 + at + q);
+    }
+}
+
+static void check_xent_soft(const kernel_case *c)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        xent_problem p = random_xent(round);
+        const size_t N = p.a.N, V = p.a.V, n = N * V;
+        for (size_t i = 0; i < n; i++)
+            p.x[i] = isinf(p.x[i]) ? 40 : p.x[i];
+        float *y = random_targets(N, V), *loss = poisoned(N), *nll = coin() ? poisoned(N) : NULL;
+        float *d = often() ? coin() ? copied(p.x, n) : poisoned(n) : NULL;
+        int32_t *argmax = often() ? malloc((N + 1) * sizeof *argmax) : NULL;
+        bool in_place = d && n && !isnan(d[0]);
+        c->k->xent_soft(&c->e, loss, nll, argmax, d, in_place ? d : p.x, y, &p.a);
+        for (size_t r = 0; r < N; r++) {
+            check_soft_row(&p, y + r * V, r, loss[r], nll, d ? d + r * V : NULL);
             assert_true(!argmax || (size_t)argmax[r] == first_max(p.x + r * V, V));
         }
         free(argmax);
@@ -284,6 +349,7 @@ int main(void)
         KERNEL_CHECK(check_softmax),
         KERNEL_CHECK(check_softmax_bwd),
         KERNEL_CHECK(check_xent),
+        KERNEL_CHECK(check_xent_soft),
         KERNEL_CHECK(check_xent_pair),
         KERNEL_CHECK(check_xent_nan),
     };

@@ -104,8 +104,36 @@ static void check_nan(const kernel_case *c)
     }
 }
 
+/* Many columns, of which all or nearly all are equal, and answers that are long. */
+static void check_many(const kernel_case *c)
+{
+    static const struct {
+        size_t V, k;
+        bool equal;
+    } cases[] = {{20011, 5, true}, {20011, 700, true}, {9000, 700, false}, {3001, 1500, false},
+                 {3001, 4000, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        problem p = {.a = {.N = 2, .V = cases[i].V, .k = cases[i].k, .bans = 2}};
+        p.banned[0] = 1;
+        p.banned[1] = 1000;
+        p.a.banned = p.banned;
+        size_t n = p.a.N * p.a.V, k = p.a.k;
+        float *x = randoms(n), *value = poisoned(p.a.N * k);
+        int32_t *id = (int32_t *)(void *)poisoned(p.a.N * k);
+        for (size_t j = 0; j < n && cases[i].equal; j++)
+            x[j] = j % 1900 ? -0.5f : j % 3800 ? 0 : -0.0f;
+        c->k->top(&c->e, value, id, x, &p.a);
+        for (size_t r = 0; r < p.a.N; r++) {
+            const float *row = x + r * p.a.V;
+            check_row(&p, row, value + r * k, id + r * k);
+        }
+        free_arrays();
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {KERNEL_CHECK(check_top), KERNEL_CHECK(check_nan)};
+    const struct CMUnitTest tests[] = {KERNEL_CHECK(check_top), KERNEL_CHECK(check_many),
+                                       KERNEL_CHECK(check_nan)};
     return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

@@ -115,33 +115,12 @@ static __device__ __forceinline__ float block_max(float x, float *partial)
 
 /* ---- the files: each fills the slots that it has ------------------------------------------------ */
 
-#pragma weak qkv__cuda_elementwise /* until each is there */
-#pragma weak qkv__cuda_activations /* until each is there */
-#pragma weak qkv__cuda_copy /* until each is there */
-#pragma weak qkv__cuda_sums /* until each is there */
-#pragma weak qkv__cuda_update /* until each is there */
-#pragma weak qkv__cuda_norms /* until each is there */
-#pragma weak qkv__cuda_rows /* until each is there */
-#pragma weak qkv__cuda_channels /* until each is there */
-#pragma weak qkv__cuda_group_norm /* until each is there */
-#pragma weak qkv__cuda_cross_entropy /* until each is there */
-#pragma weak qkv__cuda_top /* until each is there */
-#pragma weak qkv__cuda_embedding /* until each is there */
-#pragma weak qkv__cuda_gemm /* until each is there */
-#pragma weak qkv__cuda_gemv /* until each is there */
-#pragma weak qkv__cuda_small /* until each is there */
-#pragma weak qkv__cuda_conv /* until each is there */
-#pragma weak qkv__cuda_pool /* until each is there */
-#pragma weak qkv__cuda_kv /* until each is there */
-#pragma weak qkv__cuda_attention /* until each is there */
-#pragma weak qkv__cuda_gemm_bf16 /* until each is there */
-#pragma weak qkv__cuda_attention_bf16 /* until each is there */
-#pragma weak qkv__cuda_conv_bf16 /* until each is there */
 extern "C" {
 qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,
     qkv__cuda_update, qkv__cuda_norms, qkv__cuda_rows, qkv__cuda_channels, qkv__cuda_group_norm,
     qkv__cuda_cross_entropy, qkv__cuda_top, qkv__cuda_embedding, qkv__cuda_gemm, qkv__cuda_gemv,
-    qkv__cuda_small, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv, qkv__cuda_attention;
+    qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv,
+    qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
 qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
 /* The products, for other files. */

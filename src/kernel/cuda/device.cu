@@ -186,17 +186,15 @@ static void fill_tables(void)
         qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,
         qkv__cuda_update, qkv__cuda_norms, qkv__cuda_rows, qkv__cuda_channels,
         qkv__cuda_group_norm, qkv__cuda_cross_entropy, qkv__cuda_top, qkv__cuda_embedding,
-        qkv__cuda_gemm, qkv__cuda_gemv, qkv__cuda_small, qkv__cuda_conv, qkv__cuda_pool,
-        qkv__cuda_kv, qkv__cuda_attention};
+        qkv__cuda_gemm, qkv__cuda_gemv, qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv,
+        qkv__cuda_pool, qkv__cuda_kv, qkv__cuda_attention};
     static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
                                                qkv__cuda_attention_bf16};
     for (qkv__fill_fn *fill : files)
-        if (fill)
-            fill(&tables[0]);
+        fill(&tables[0]);
     tables[1] = tables[0];
     for (qkv__fill_fn *fill : bf16_files)
-        if (fill)
-            fill(&tables[1]);
+        fill(&tables[1]);
 }
 
 static const qkv_kernels *device_kernels(unsigned isa)
@@ -206,7 +204,8 @@ static const qkv_kernels *device_kernels(unsigned isa)
 
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
-    device_fill, device_clear, device_sync, device_kernels};
+    device_fill, device_clear, device_sync, device_kernels,
+    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30};
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 

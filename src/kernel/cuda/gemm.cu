@@ -34,7 +34,7 @@ static __global__ void plain_product(float *c, const T *a, const T *b, blas_prod
         }
         if (first + y < p.m && column < p.n) {
             float *to = c + (first + y) * p.ldc + column;
-            *to = sum + (p.bias ? p.bias[column] : 0) + (p.acc ? *to : 0);
+            *to = ((p.acc ? *to : 0) + (p.bias ? p.bias[column] : 0)) + sum;
         }
     }
 }

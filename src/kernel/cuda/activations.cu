@@ -1,0 +1,204 @@
+/* activations.cu - activations and their slopes, and products of them with a second input (gated
+ * units). Each activation is a kernel of its own; formulas are those of ref_elementwise.c. */
+#include "kernel/cuda/elements.cuh"
+
+static const float sqrt_half = 0.70710678118654752440f, inv_sqrt_2pi = 0.39894228040143267794f;
+static const float gelu_scale = 1.59576912160573071176f, gelu_cubic = 0.044715f; /* 2 sqrt(2/pi) */
+static const float quick = 1.702f, leak = 0.2f;
+
+static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+/* (1 + tanh(u)) / 2 = sigmoid(2u) keeps the relative accuracy of the negative tail. */
+static __device__ __forceinline__ float tanh_gate(float x)
+{
+    return sigmoid(gelu_scale * (x + gelu_cubic * x * x * x));
+}
+
+template <int A> static __device__ __forceinline__ float act_value(float x)
+{
+    if constexpr (A == QKV_K_RELU)
+        return x < 0 ? 0 : x;
+    else if constexpr (A == QKV_K_GELU)
+        return x * (erfcf(-x * sqrt_half) / 2);
+    else if constexpr (A == QKV_K_GELU_TANH)
+        return x * tanh_gate(x);
+    else if constexpr (A == QKV_K_QUICK_GELU)
+        return x * sigmoid(quick * x);
+    else if constexpr (A == QKV_K_SILU)
+        return x * sigmoid(x);
+    else if constexpr (A == QKV_K_SIGMOID)
+        return sigmoid(x);
+    else if constexpr (A == QKV_K_TANH)
+        return tanhf(x);
+    else if constexpr (A == QKV_K_LEAKY_RELU)
+        return x < 0 ? leak * x : x;
+    else
+        return x;
+}
+
+/* d act / dx. The slope of RELU at 0 is 0, as PyTorch has it. */
+template <int A> static __device__ __forceinline__ float act_slope(float x)
+{
+    if constexpr (A == QKV_K_RELU) {
+        return x > 0 ? 1 : x != x ? x : 0;
+    } else if constexpr (A == QKV_K_GELU) {
+        return erfcf(-x * sqrt_half) / 2 + x * inv_sqrt_2pi * expf(-x * x / 2);
+    } else if constexpr (A == QKV_K_GELU_TANH) {
+        const float s = tanh_gate(x);
+        /* Beyond 30 s (1 - s) is 0 and x^2 may overflow. */
+        const float c = x > 30 ? 30 : x < -30 ? -30 : x;
+        return s + c * s * (1 - s) * gelu_scale * (1 + 3 * gelu_cubic * c * c);
+    } else if constexpr (A == QKV_K_QUICK_GELU) {
+        const float s = sigmoid(quick * x);
+        return s + quick * x * s * (1 - s);
+    } else if constexpr (A == QKV_K_SILU) {
+        const float s = sigmoid(x);
+        return s + x * s * (1 - s);
+    } else if constexpr (A == QKV_K_SIGMOID) {
+        const float s = sigmoid(x);
+        return s * (1 - s);
+    } else if constexpr (A == QKV_K_TANH) {
+        const float t = tanhf(x);
+        return 1 - t * t;
+    } else if constexpr (A == QKV_K_LEAKY_RELU) {
+        return x > 0 ? 1 : x != x ? x : leak;
+    } else {
+        return 1;
+    }
+}
+
+/* CASE(A) for the activation act. */
+#define BY_ACTIVATION(act, CASE)                                                                   \
+    switch (act) {                                                                                 \
+    case QKV_K_RELU: CASE(QKV_K_RELU); break;                                                      \
+    case QKV_K_GELU: CASE(QKV_K_GELU); break;                                                      \
+    case QKV_K_GELU_TANH: CASE(QKV_K_GELU_TANH); break;                                            \
+    case QKV_K_QUICK_GELU: CASE(QKV_K_QUICK_GELU); break;                                          \
+    case QKV_K_SILU: CASE(QKV_K_SILU); break;                                                      \
+    case QKV_K_SIGMOID: CASE(QKV_K_SIGMOID); break;                                                \
+    case QKV_K_TANH: CASE(QKV_K_TANH); break;                                                      \
+    case QKV_K_LEAKY_RELU: CASE(QKV_K_LEAKY_RELU); break;                                          \
+    case QKV_K_NONE:                                                                               \
+    case QKV_K_ACT_COUNT: CASE(QKV_K_NONE); break;                                                 \
+    }
+
+template <int A> struct act_body {
+    float *y;
+    const float *x;
+    template <int W> __device__ void at(size_t i) const
+    {
+        pack<W> v = load<W>(x + i);
+        for (int k = 0; k < W; k++)
+            v.v[k] = act_value<A>(v.v[k]);
+        store<W>(y + i, v);
+    }
+};
+
+static void cuda_act(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
+{
+    (void)e;
+#define ACT(A) launch_elements(act_body<A>{y, x}, n, aligned16(y, x))
+    BY_ACTIVATION(act, ACT)
+#undef ACT
+}
+
+template <int A> struct act_bwd_body {
+    float *dx;
+    const float *x, *dy;
+    bool acc;
+    template <int W> __device__ void at(size_t i) const
+    {
+        pack<W> v = load<W>(x + i), d = load<W>(dy + i);
+        for (int k = 0; k < W; k++)
+            d.v[k] *= act_slope<A>(v.v[k]);
+        put<W>(dx + i, d, acc);
+    }
+};
+
+static void cuda_act_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *x, const qkv_real *dy,
+                         qkv_k_act act, bool acc, size_t n)
+{
+    (void)e;
+#define ACT_BWD(A) launch_elements(act_bwd_body<A>{dx, x, dy, acc}, n, aligned16(dx, x, dy))
+    BY_ACTIVATION(act, ACT_BWD)
+#undef ACT_BWD
+}
+
+/* ---- gated: W elements of one row ---------------------------------------------------------------- */
+
+template <int A> struct gated_body {
+    float *y;
+    const float *gate, *up;
+    size_t ldg, ldu, C;
+    template <int W> __device__ void at(size_t i) const
+    {
+        size_t r, c;
+        split(i, C, &r, &c);
+        pack<W> g = load<W>(gate + r * ldg + c), u = load<W>(up + r * ldu + c);
+        for (int k = 0; k < W; k++)
+            u.v[k] *= act_value<A>(g.v[k]);
+        store<W>(y + i, u);
+    }
+};
+
+static void cuda_gated(const qkv_exec *e, qkv_real *y, const qkv_real *gate, size_t ldg,
+                       const qkv_real *up, size_t ldu, qkv_k_act act, size_t N, size_t C)
+{
+    (void)e;
+    const bool fours = C % 4 == 0 && ldg % 4 == 0 && ldu % 4 == 0 && aligned16(y, gate, up);
+#define GATED(A) launch_elements(gated_body<A>{y, gate, up, ldg, ldu, C}, N *C, fours)
+    BY_ACTIVATION(act, GATED)
+#undef GATED
+}
+
+struct gated_bwd_args {
+    float *dgate, *dup; /* NULL: not wanted */
+    const float *gate, *up, *dy;
+    size_t lddg, lddu, ldg, ldu, C;
+    bool acc_gate, acc_up;
+};
+
+template <int A> struct gated_bwd_body {
+    gated_bwd_args a;
+    template <int W> __device__ void at(size_t i) const
+    {
+        size_t r, c;
+        split(i, a.C, &r, &c);
+        const pack<W> g = load<W>(a.gate + r * a.ldg + c), d = load<W>(a.dy + i);
+        const pack<W> u = load<W>(a.up + r * a.ldu + c);
+        pack<W> out;
+        if (a.dgate) {
+            for (int k = 0; k < W; k++)
+                out.v[k] = act_slope<A>(g.v[k]) * u.v[k] * d.v[k];
+            put<W>(a.dgate + r * a.lddg + c, out, a.acc_gate);
+        }
+        if (a.dup) {
+            for (int k = 0; k < W; k++)
+                out.v[k] = act_value<A>(g.v[k]) * d.v[k];
+            put<W>(a.dup + r * a.lddu + c, out, a.acc_up);
+        }
+    }
+};
+
+static void cuda_gated_bwd(const qkv_exec *e, qkv_real *dgate, size_t lddg, bool acc_gate,
+                           qkv_real *dup, size_t lddu, bool acc_up, const qkv_real *gate,
+                           size_t ldg, const qkv_real *up, size_t ldu, const qkv_real *dy,
+                           qkv_k_act act, size_t N, size_t C)
+{
+    (void)e;
+    const bool fours = C % 4 == 0 && ldg % 4 == 0 && ldu % 4 == 0 && (!dgate || lddg % 4 == 0) &&
+                       (!dup || lddu % 4 == 0) && aligned16(dgate, dup, gate, up, dy);
+    const gated_bwd_args a = {dgate, dup,  gate, up,  dy,       lddg,
+                              lddu,  ldg,  ldu,  C,   acc_gate, acc_up};
+#define GATED_BWD(A) launch_elements(gated_bwd_body<A>{a}, N *C, fours)
+    BY_ACTIVATION(act, GATED_BWD)
+#undef GATED_BWD
+}
+
+extern "C" void qkv__cuda_activations(qkv_kernels *k)
+{
+    k->act = cuda_act;
+    k->act_bwd = cuda_act_bwd;
+    k->gated = cuda_gated;
+    k->gated_bwd = cuda_gated_bwd;
+}

@@ -1,0 +1,259 @@
+/* columns.cuh - sums over rows for every column, and maps with numbers of their own for every
+ * column: what bias gradients, batch norm, group norm and the parameters of norms are made of.
+ *
+ * Arrays are (images, N, C). A block of BLOCK threads has 4 L neighbouring columns and a chunk of
+ * the rows of one image; L threads side by side have four columns each, and BLOCK / L rows are in
+ * work at a time. The sums of chunks go to scratch, and a second kernel adds them in order. */
+#ifndef QKV_KERNEL_CUDA_COLUMNS_CUH
+#define QKV_KERNEL_CUDA_COLUMNS_CUH
+
+#include "kernel/cuda/rows.cuh"
+
+enum { COLUMNS_BLOCKS = 1056, COLUMNS_ROWS = 16 }; /* blocks to aim at; rows of a thread at least */
+
+typedef struct {
+    size_t N, C, chunks, rows; /* rows of a chunk */
+    unsigned L, tiles, blocks;
+} columns_plan;
+
+static inline columns_plan columns_plan_of(size_t images, size_t N, size_t C)
+{
+    columns_plan p;
+    p.N = N;
+    p.C = C;
+    for (p.L = 1; p.L < WARP && 4 * p.L < C;)
+        p.L *= 2;
+    p.tiles = (unsigned)((C + 4 * p.L - 1) / (4 * p.L));
+    size_t least = BLOCK / p.L * COLUMNS_ROWS, most = (N + least - 1) / least;
+    p.chunks = (COLUMNS_BLOCKS + p.tiles * images - 1) / (p.tiles * images);
+    p.chunks = p.chunks > most ? most : p.chunks;
+    p.chunks = p.chunks < 1 ? 1 : p.chunks;
+    p.rows = (N + p.chunks - 1) / p.chunks;
+    p.blocks = (unsigned)(p.tiles * p.chunks * images);
+    return p;
+}
+
+/* Where a thread is. Its columns are c, c + step, c + 2 step, c + 3 step: neighbours that one load
+ * of 16 bytes brings, or columns L apart. */
+typedef struct {
+    size_t image, part, row, end, c; /* part: image * chunks + chunk; rows row, row + rows .. end */
+    unsigned rows, step;
+} column_place;
+
+template <bool QUADS> static __device__ __forceinline__ column_place column_place_of(columns_plan p)
+{
+    column_place at;
+    const unsigned tile = blockIdx.x % p.tiles, part = blockIdx.x / p.tiles;
+    const unsigned chunks = (unsigned)p.chunks;
+    const size_t first = part % chunks * p.rows, end = first + p.rows;
+    at.part = part;
+    at.image = part / chunks;
+    at.row = first + threadIdx.x / p.L;
+    at.end = end < p.N ? end : p.N;
+    at.c = (size_t)tile * 4 * p.L + threadIdx.x % p.L * (QUADS ? 4 : 1);
+    at.rows = blockDim.x / p.L;
+    at.step = QUADS ? 1 : p.L;
+    return at;
+}
+
+/* The four numbers of a row that belong to a thread; 0 beyond the last column. */
+template <bool QUADS>
+static __device__ __forceinline__ float4 load_columns(const float *row, column_place at, size_t C)
+{
+    if (QUADS)
+        return at.c < C ? *(const float4 *)(row + at.c) : make_float4(0, 0, 0, 0);
+    const size_t c = at.c, s = at.step;
+    return make_float4(c < C ? row[c] : 0, c + s < C ? row[c + s] : 0,
+                       c + 2 * s < C ? row[c + 2 * s] : 0, c + 3 * s < C ? row[c + 3 * s] : 0);
+}
+
+template <bool QUADS>
+static __device__ __forceinline__ void store_columns(float *row, column_place at, size_t C, float4 v)
+{
+    if (QUADS) {
+        if (at.c < C)
+            *(float4 *)(row + at.c) = v;
+        return;
+    }
+    const size_t c = at.c, s = at.step;
+    if (c < C)
+        row[c] = v.x;
+    if (c + s < C)
+        row[c + s] = v.y;
+    if (c + 2 * s < C)
+        row[c + 2 * s] = v.z;
+    if (c + 3 * s < C)
+        row[c + 3 * s] = v.w;
+}
+
+static __device__ __forceinline__ float4 add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* a b + c. */
+static __device__ __forceinline__ float4 fma4(float4 a, float4 b, float4 c)
+{
+    return make_float4(a.x * b.x + c.x, a.y * b.y + c.y, a.z * b.z + c.z, a.w * b.w + c.w);
+}
+
+static __device__ __forceinline__ float4 minus4(float4 a, float4 b)
+{
+    return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
+}
+
+/* What sums become in the end: y[s] (C) = [y[s] +] sum s; NULL: not wanted. */
+typedef struct {
+    float *y[2];
+    bool acc[2];
+} columns_out;
+
+static __device__ __forceinline__ void column_out(columns_out out, int s, size_t c, float sum)
+{
+    float *y = s ? out.y[1] : out.y[0];
+    if (y)
+        y[c] = (s ? out.acc[1] : out.acc[0]) ? y[c] + sum : sum;
+}
+
+/* partial (parts, F::SUMS, C), or out where there is one part and partial is NULL. F is what to
+ * sum: begin<QUADS>(at, C) gets numbers of columns, fetch<QUADS>(at, row, C) an item, which is what
+ * a row has to be read, add(sum, item) adds it. */
+template <typename F, bool QUADS>
+__global__ void __launch_bounds__(BLOCK) columns_kernel(F f, columns_out out, float *partial,
+                                                        columns_plan p)
+{
+    __shared__ float shared[4 * BLOCK * F::SUMS];
+    const column_place at = column_place_of<QUADS>(p);
+    const unsigned wide = 4 * p.L, x = threadIdx.x % p.L, group = threadIdx.x / p.L;
+    float4 sum[F::SUMS];
+    for (int s = 0; s < F::SUMS; s++)
+        sum[s] = make_float4(0, 0, 0, 0);
+    f.template begin<QUADS>(at, p.C);
+    size_t row = at.row;
+    for (; row + (AHEAD - 1) * at.rows < at.end; row += AHEAD * at.rows) {
+        typename F::item v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            v[i] = f.template fetch<QUADS>(at, row + (size_t)i * at.rows, p.C);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            f.add(sum, v[i]);
+    }
+    for (; row < at.end; row += at.rows)
+        f.add(sum, f.template fetch<QUADS>(at, row, p.C));
+    for (int s = 0; s < F::SUMS; s++) {
+        float *mine = shared + (group * F::SUMS + s) * wide + x * (QUADS ? 4 : 1);
+        mine[0] = sum[s].x;
+        mine[at.step] = sum[s].y;
+        mine[2 * at.step] = sum[s].z;
+        mine[3 * at.step] = sum[s].w;
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < wide * F::SUMS; i += BLOCK) {
+        size_t c = blockIdx.x % p.tiles * wide + i % wide;
+        float total = 0;
+        for (unsigned g = 0; g < at.rows; g++)
+            total += shared[g * F::SUMS * wide + i];
+        if (c < p.C && partial)
+            partial[(at.part * F::SUMS + i / wide) * p.C + c] = total;
+        else if (c < p.C)
+            column_out(out, (int)(i / wide), c, total);
+    }
+}
+
+/* out = the sum over parts of partial (parts, sums, C). */
+static __global__ void __launch_bounds__(BLOCK) columns_finish(columns_out out,
+                                                               const float *partial, size_t parts,
+                                                               int sums, size_t C)
+{
+    __shared__ float shared[BLOCK];
+    const unsigned lane = threadIdx.x % WARP, group = threadIdx.x / WARP;
+    const size_t column = (size_t)blockIdx.x * WARP + lane, all = (size_t)sums * C;
+    enum { STEP = BLOCK / WARP, PARTS = 8 }; /* at a time */
+    float sum = 0;
+    size_t i = group;
+    if (column < all) {
+        for (; i + (PARTS - 1) * STEP < parts; i += PARTS * STEP) {
+            float v[PARTS];
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+                v[k] = partial[(i + (size_t)k * STEP) * all + column];
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+                sum += v[k];
+        }
+        for (; i < parts; i += STEP)
+            sum += partial[i * all + column];
+    }
+    shared[threadIdx.x] = sum;
+    __syncthreads();
+    if (group > 0 || column >= all)
+        return;
+    for (unsigned g = 1; g < BLOCK / WARP; g++)
+        sum += shared[g * WARP + lane];
+    column_out(out, (int)(column / C), column % C, sum);
+}
+
+static inline void columns_end(columns_out out, const float *partial, size_t parts, int sums,
+                               size_t C)
+{
+    LAUNCH(columns_finish, (unsigned)(((size_t)sums * C + WARP - 1) / WARP), BLOCK, 0, out, partial,
+           parts, sums, C);
+}
+
+template <typename F>
+static void columns_launch(F f, columns_out out, float *partial, columns_plan p, bool quads)
+{
+    if (quads)
+        LAUNCH((columns_kernel<F, true>), p.blocks, BLOCK, 0, f, out, partial, p);
+    else
+        LAUNCH((columns_kernel<F, false>), p.blocks, BLOCK, 0, f, out, partial, p);
+}
+
+/* out = the sums over N rows; C > 0. */
+template <typename F>
+static void columns_sums(const qkv_exec *e, F f, columns_out out, size_t N, size_t C, bool quads)
+{
+    const columns_plan p = columns_plan_of(1, N, C);
+    if (p.chunks == 1) {
+        columns_launch(f, out, NULL, p, quads);
+        return;
+    }
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    float *partial =
+        (float *)qkv__arena_alloc(e->scratch, p.chunks * F::SUMS * C * sizeof *partial);
+    if (partial) {
+        columns_launch(f, out, partial, p, quads);
+        columns_end(out, partial, p.chunks, F::SUMS, C);
+    }
+    qkv__arena_release(e->scratch, mark);
+}
+
+/* F: begin and fetch as above; store<QUADS>(at, row, C, item) writes what becomes of a row. */
+template <typename F, bool QUADS>
+__global__ void __launch_bounds__(BLOCK) columns_map_kernel(F f, columns_plan p)
+{
+    const column_place at = column_place_of<QUADS>(p);
+    f.template begin<QUADS>(at, p.C);
+    size_t row = at.row;
+    for (; row + at.rows < at.end; row += 2 * at.rows) {
+        const typename F::item v = f.template fetch<QUADS>(at, row, p.C);
+        const typename F::item w = f.template fetch<QUADS>(at, row + at.rows, p.C);
+        f.template store<QUADS>(at, row, p.C, v);
+        f.template store<QUADS>(at, row + at.rows, p.C, w);
+    }
+    if (row < at.end)
+        f.template store<QUADS>(at, row, p.C, f.template fetch<QUADS>(at, row, p.C));
+}
+
+template <typename F>
+static void columns_map(F f, size_t images, size_t N, size_t C, bool quads)
+{
+    const columns_plan p = columns_plan_of(images, N, C);
+    if (quads)
+        LAUNCH((columns_map_kernel<F, true>), p.blocks, BLOCK, 0, f, p);
+    else
+        LAUNCH((columns_map_kernel<F, false>), p.blocks, BLOCK, 0, f, p);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* norms.cu - layer norm and RMS norm. The registers of a team hold a row from one read of memory
+ * on; rows that are too long or not aligned are read several times. */
+#include "kernel/cuda/norms.cuh"
+
+/* ---- forward --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float *y, *sum, *mean, *rstd;
+    const float *x, *residual, *weight, *bias;
+    size_t N, C;
+    float eps;
+    bool rms;
+} norm_job;
+
+/* 1 / the standard deviation, from the sums of d and d^2, d being the distance from a mean that is
+ * rounded. shift is what that rounding lost: the mean of d. */
+static __device__ __forceinline__ float norm_rstd(norm_job a, float2 sums, float *shift)
+{
+    const float n = (float)a.C;
+    *shift = a.rms ? 0 : sums.x / n;
+    const float variance = sums.y / n - *shift * *shift;
+    return 1 / sqrtf((variance < 0 ? 0 : variance) + a.eps);
+}
+
+static __device__ __forceinline__ float norm_value(norm_job a, float v, size_t c)
+{
+    v = a.weight ? v * a.weight[c] : v;
+    return a.bias ? v + a.bias[c] : v;
+}
+
+static __device__ __forceinline__ void norm_keep(norm_job a, size_t row, float mean, float rstd)
+{
+    if (a.mean && !a.rms)
+        a.mean[row] = mean;
+    if (a.rstd)
+        a.rstd[row] = rstd;
+}
+
+/* v += the residual, and is kept in sum. */
+template <int QUADS>
+static __device__ __forceinline__ void norm_add_residual(float4 *v, norm_job a, size_t row,
+                                                         unsigned lane, unsigned team)
+{
+    float4 r[QUADS];
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        size_t j = lane + (size_t)q * team;
+        r[q] = j < a.C / 4 ? quad_of(a.residual + row * a.C, j) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        size_t j = lane + (size_t)q * team;
+        v[q] = add4(v[q], r[q]);
+        if (a.sum && j < a.C / 4)
+            ((float4 *)(a.sum + row * a.C))[j] = v[q];
+    }
+}
+
+template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) norm_held(norm_job a)
+{
+    __shared__ float partial[2 * WARP];
+    const unsigned team = WHOLE ? blockDim.x : (unsigned)WARP, lane = threadIdx.x % team;
+    const size_t teams = blockDim.x / team, quads = a.C / 4;
+    const float4 none = make_float4(0, 0, 0, 0);
+    for (size_t row = blockIdx.x * teams + threadIdx.x / team; row < a.N;
+         row += gridDim.x * teams) {
+        float4 v[QUADS];
+        float2 sums = make_float2(0, 0);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            size_t j = lane + (size_t)q * team;
+            v[q] = j < quads ? quad_of(a.x + row * a.C, j) : none;
+        }
+        if (a.residual)
+            norm_add_residual<QUADS>(v, a, row, lane, team);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+            sums.x += quad_sum(v[q]);
+        const float mean = a.rms ? 0 : team_sums<WHOLE>(sums, partial).x / (float)a.C;
+        sums = make_float2(0, 0);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+            if (lane + (size_t)q * team < quads) {
+                v[q] = minus4(v[q], make_float4(mean, mean, mean, mean));
+                sums.x += quad_sum(v[q]);
+                sums.y += quad_dot(v[q], v[q]);
+            }
+        float shift;
+        const float rstd = norm_rstd(a, team_sums<WHOLE>(sums, partial), &shift);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            size_t j = lane + (size_t)q * team;
+            if (j >= quads)
+                continue;
+            float4 y = make_float4((v[q].x - shift) * rstd, (v[q].y - shift) * rstd,
+                                   (v[q].z - shift) * rstd, (v[q].w - shift) * rstd);
+            y = a.weight ? fma4(y, quad_of(a.weight, j), none) : y;
+            ((float4 *)(a.y + row * a.C))[j] = a.bias ? add4(y, quad_of(a.bias, j)) : y;
+        }
+        if (lane == 0)
+            norm_keep(a, row, mean + shift, rstd);
+    }
+}
+
+/* A block for a row of any length. s is read again: where x gets a residual it is kept in sum, or
+ * else in y, and each thread reads what it has written itself. */
+static __global__ void norm_plain(norm_job a)
+{
+    __shared__ float partial[2 * WARP];
+    for (size_t row = blockIdx.x; row < a.N; row += gridDim.x) {
+        const float *s = a.x + row * a.C;
+        float *y = a.y + row * a.C, *kept = a.sum ? a.sum + row * a.C : y;
+        float2 sums = make_float2(0, 0);
+        for (size_t c = threadIdx.x; c < a.C; c += blockDim.x) {
+            float v = s[c];
+            if (a.residual)
+                kept[c] = v = v + a.residual[row * a.C + c];
+            sums.x += v;
+        }
+        s = a.residual ? kept : s;
+        const float mean = a.rms ? 0 : team_sums<true>(sums, partial).x / (float)a.C;
+        sums = make_float2(0, 0);
+        for (size_t c = threadIdx.x; c < a.C; c += blockDim.x) {
+            float d = s[c] - mean;
+            sums.x += d;
+            sums.y += d * d;
+        }
+        float shift;
+        const float rstd = norm_rstd(a, team_sums<true>(sums, partial), &shift);
+        for (size_t c = threadIdx.x; c < a.C; c += blockDim.x)
+            y[c] = norm_value(a, (s[c] - mean - shift) * rstd, c);
+        if (threadIdx.x == 0)
+            norm_keep(a, row, mean + shift, rstd);
+    }
+}
+
+static void cuda_norm(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean,
+                      qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
+                      const qkv_real *weight, const qkv_real *bias, const qkv_k_norm_args *args)
+{
+    (void)e;
+    const norm_job a = {y, sum, mean, rstd, x, residual, weight, bias,
+                        args->N, args->C, (float)args->eps, args->rms};
+    if (a.N == 0)
+        return;
+    const row_teams t = row_teams_of(a.C);
+    const size_t teams = t.threads / t.team;
+    if (norm_row_fits(t, a.C) && quads_fit(y) && quads_fit(sum) && quads_fit(x) &&
+        quads_fit(residual) && quads_fit(weight) && quads_fit(bias))
+        LAUNCH_TEAMS(norm_held, t, row_blocks((a.N + teams - 1) / teams), 0, a);
+    else
+        LAUNCH(norm_plain, row_blocks(a.N), row_threads(a.C), 0, a);
+}
+
+extern "C" void qkv__cuda_norms(qkv_kernels *k)
+{
+    k->norm = cuda_norm;
+    k->norm_bwd = cuda_norm_bwd;
+}

@@ -1,0 +1,151 @@
+/* sums.cu - sums that end in one number on the host, in double: of elements, of their squares and
+ * of pointwise losses; and the losses' slopes.
+ *
+ * A grid whose size depends on n alone leaves one partial sum a block; the host adds those in
+ * order. */
+#include "kernel/cuda/elements.cuh"
+
+enum { SUM_BLOCKS = 1024 };
+
+static __device__ __forceinline__ double loss_value(double x, double target,
+                                                    const qkv_k_loss_args &a)
+{
+    const double d = x - target, size = fabs(d);
+    switch (a.loss) {
+    case QKV_K_SQUARED: return d * d;
+    case QKV_K_ABSOLUTE: return size;
+    case QKV_K_HUBER: return size <= a.delta ? d * d / 2 : a.delta * (size - a.delta / 2);
+    case QKV_K_BINARY: /* -t log s(x) - (1-t) log(1 - s(x)), without overflow */
+        return (x > 0 ? x : 0) - x * target + log1p(exp(-fabs(x)));
+    }
+    return 0;
+}
+
+/* d loss / dx; the other way round, d loss / dtarget. The slope of |d| at 0 is 0. */
+static __device__ __forceinline__ double loss_slope(double x, double target,
+                                                    const qkv_k_loss_args &a)
+{
+    const double d = x - target, sign = d > 0 ? 1 : d < 0 ? -1 : 0, turn = a.to_target ? -1 : 1;
+    switch (a.loss) {
+    case QKV_K_SQUARED: return turn * 2 * d;
+    case QKV_K_ABSOLUTE: return turn * sign;
+    case QKV_K_HUBER: return turn * (fabs(d) <= a.delta ? d : a.delta * sign);
+    case QKV_K_BINARY: return a.to_target ? -x : 1 / (1 + exp(-x)) - target;
+    }
+    return 0;
+}
+
+/* A term is a struct with `double of(float x, float target)`. */
+struct plain_term {
+    __device__ double of(float x, float) const { return (double)x; }
+};
+
+struct square_term {
+    __device__ double of(float x, float) const { return (double)x * (double)x; }
+};
+
+struct loss_term {
+    qkv_k_loss_args a;
+    __device__ double of(float x, float target) const
+    {
+        return loss_value((double)x, (double)target, a);
+    }
+};
+
+/* target NULL: there is none. wide: x and target are multiples of 16 bytes; the bits are the same
+ * where they are not. */
+template <typename Term>
+static __global__ void __launch_bounds__(BLOCK) sum_kernel(double *part, Term term, const float *x,
+                                                           const float *target, size_t n, bool wide)
+{
+    __shared__ double partial[WARP];
+    double sum = 0;
+    for (FOR_EACH(i, n / 4)) {
+        const pack<4> v = load_four(x + 4 * i, wide);
+        pack<4> t = {};
+        if (target)
+            t = load_four(target + 4 * i, wide);
+        for (int k = 0; k < 4; k++)
+            sum += term.of(v.v[k], t.v[k]);
+    }
+    const size_t last = (size_t)blockIdx.x * blockDim.x + threadIdx.x, rest = n / 4 * 4;
+    if (last < n % 4)
+        sum += term.of(x[rest + last], target ? target[rest + last] : 0);
+    sum = block_sum(sum, partial);
+    if (threadIdx.x == 0)
+        part[blockIdx.x] = sum;
+}
+
+/* NaN when there is no scratch memory. */
+template <typename Term>
+static double blocked_sum(const qkv_exec *e, Term term, const float *x, const float *target,
+                          size_t n)
+{
+    if (n == 0)
+        return 0;
+    const size_t wanted = (n + 4 * BLOCK - 1) / (4 * BLOCK);
+    const unsigned blocks = (unsigned)smaller(wanted, SUM_BLOCKS);
+    double part[SUM_BLOCKS], total = 0;
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    double *sums = (double *)qkv__arena_alloc(e->scratch, blocks * sizeof *sums);
+    if (!sums) {
+        qkv__arena_release(e->scratch, mark);
+        return NAN;
+    }
+    LAUNCH(sum_kernel<Term>, blocks, BLOCK, 0, sums, term, x, target, n,
+           aligned16(x, target));
+    memset(part, 0, sizeof part);
+    cuda_note(cudaMemcpyAsync(part, sums, blocks * sizeof *sums, cudaMemcpyDeviceToHost,
+                              cuda_stream()));
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+    qkv__arena_release(e->scratch, mark);
+    for (unsigned b = 0; b < blocks; b++)
+        total += part[b];
+    return total;
+}
+
+static double cuda_sum(const qkv_exec *e, const qkv_real *x, size_t n)
+{
+    return blocked_sum(e, plain_term{}, x, NULL, n);
+}
+
+static double cuda_sum_squares(const qkv_exec *e, const qkv_real *x, size_t n)
+{
+    return blocked_sum(e, square_term{}, x, NULL, n);
+}
+
+static double cuda_loss(const qkv_exec *e, const qkv_real *x, const qkv_real *target,
+                        const qkv_k_loss_args *args, size_t n)
+{
+    return blocked_sum(e, loss_term{*args}, x, target, n);
+}
+
+struct loss_bwd_body {
+    float *d;
+    const float *x, *target;
+    qkv_k_loss_args a;
+    bool acc;
+    template <int W> __device__ void at(size_t i) const
+    {
+        const pack<W> v = load<W>(x + i), t = load<W>(target + i);
+        pack<W> g;
+        for (int k = 0; k < W; k++)
+            g.v[k] = (float)(a.scale * loss_slope((double)v.v[k], (double)t.v[k], a));
+        put<W>(d + i, g, acc);
+    }
+};
+
+static void cuda_loss_bwd(const qkv_exec *e, qkv_real *d, const qkv_real *x,
+                          const qkv_real *target, bool acc, const qkv_k_loss_args *args, size_t n)
+{
+    (void)e;
+    launch_elements(loss_bwd_body{d, x, target, *args, acc}, n, aligned16(d, x, target));
+}
+
+extern "C" void qkv__cuda_sums(qkv_kernels *k)
+{
+    k->sum = cuda_sum;
+    k->sum_squares = cuda_sum_squares;
+    k->loss = cuda_loss;
+    k->loss_bwd = cuda_loss_bwd;
+}
