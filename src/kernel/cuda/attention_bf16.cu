@@ -8,11 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "kernel/cuda/attention_bf16.cuh"
+#include "kernel/cuda/attention_bf16_forward.cuh"
 
 static qkv_k_attention_fn *attention_f32; /* what serves everything else */
 
-/* ---- sequences --------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static void dropout_of(attention_shape *s, const qkv_k_dropout_args *d)
 {
@@ -69,7 +69,7 @@ bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attentio
     return s->sequences != NULL;
 }
 
-/* ---- keys and values in bf16 ------------------------------------------------------------------- */
+/* ---- keys and values in bf16 ----------------------------------------------------------------- */
 
 template <int D>
 static __global__ void pack_keys(const attention_shape s, const rows_f32 k, const rows_f32 v,
@@ -91,237 +91,7 @@ static __global__ void pack_keys(const attention_shape s, const rows_f32 k, cons
     }
 }
 
-/* ---- a block of queries -------------------------------------------------------------------------- */
-
-enum { KEYS = 64 };
-
-typedef struct {
-    attention_shape s;
-    rows_f32 q;
-    const bf16 *k, *v;
-    float *out, *lse;
-    size_t o_row, o_head;
-    bool pairs; /* out by 8 aligned bytes */
-    int tiles;
-} forward_args;
-
-/* Of D channels: a warp has M tiles of 16 queries. */
-template <int D> struct forward_sizes {
-    enum {
-        M = D <= 64 ? 2 : 1, WARP_ROWS = 16 * M, ROWS = ATTENTION_WARPS * WARP_ROWS,
-        WIDE = D + ATTENTION_GAP, SHARED = (ROWS + 4 * KEYS) * WIDE * 2
-    };
-};
-
-/* What a lane has of its warp's queries: rows g and g + 8 of each of M tiles. */
-template <int D> struct running {
-    enum { M = forward_sizes<D>::M };
-    float out[M][D / 8][4];
-    float base[M][2], sum[M][2]; /* sum: of the lane's weights alone */
-};
-
-/* x = the warp's queries times keys. */
-template <int D>
-static __device__ __forceinline__ void scores(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
-                                              const bf16 *q, const bf16 *k)
-{
-#pragma unroll
-    for (int m = 0; m < forward_sizes<D>::M; m++)
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[m][n][i] = 0;
-#pragma unroll
-    for (int c = 0; c < D / 16; c++) {
-        unsigned a[forward_sizes<D>::M][4];
-#pragma unroll
-        for (int m = 0; m < forward_sizes<D>::M; m++)
-            load_matrices(a[m], above_first<D>(q, 16 * m, 16 * c));
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            unsigned b[4];
-            load_matrices(b, beside_first<D>(k, 16 * n, 16 * c));
-#pragma unroll
-            for (int m = 0; m < forward_sizes<D>::M; m++) {
-                mma_16x8x16(x[m][2 * n], a[m], b[0], b[1]);
-                mma_16x8x16(x[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/* Scores of keys that the lane's queries do not see become -inf. row: the warp's first query. */
-template <int M>
-static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const attention_shape &s,
-                                            const sequence &q, int row, int j0)
-{
-    const int lane = (int)threadIdx.x % WARP;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int i = row + 16 * m + 8 * r + lane / 4;
-            const span seen = keys_seen(s, q, i, i);
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int c = 0; c < 2; c++) {
-                    const int j = j0 + 8 * n + lane % 4 * 2 + c;
-                    if (j < seen.from || j >= seen.to)
-                        x[m][n][2 * r + c] = -INFINITY;
-                }
-        }
-}
-
-/* Scores become weights, as powers of two from the base that their query has. It is the largest score
- * so far, or up to ENOUGH below it: what was summed is scaled where that is not so any more. */
-enum { ENOUGH = 8 };
-
-template <int D>
-static __device__ __forceinline__ void weigh(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
-                                             running<D> &run, float scale2)
-{
-    enum { M = forward_sizes<D>::M };
-    float largest[M][2];
-    bool grows = false;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float most = x[m][0][2 * r];
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-                most = fmaxf(most, fmaxf(x[m][n][2 * r], x[m][n][2 * r + 1]));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            largest[m][r] = most * scale2;
-            grows |= largest[m][r] > run.base[m][r] + ENOUGH;
-        }
-    if (__any_sync(0xffffffffu, grows)) {
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const float base = fmaxf(run.base[m][r], largest[m][r]);
-                const float alpha = exp2_fast(run.base[m][r] - (base == -INFINITY ? 0 : base));
-                run.base[m][r] = base;
-                run.sum[m][r] *= alpha;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++)
-#pragma unroll
-                    for (int c = 2 * r; c < 2 * r + 2; c++)
-                        run.out[m][n][c] *= alpha;
-            }
-    }
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const float base = run.base[m][r] == -INFINITY ? 0 : run.base[m][r];
-            float sum = 0;
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int c = 2 * r; c < 2 * r + 2; c++) {
-                    x[m][n][c] = exp2_fast(x[m][n][c] * scale2 - base);
-                    sum += x[m][n][c];
-                }
-            run.sum[m][r] += sum;
-        }
-}
-
-/* Of two lanes that hold neighbouring pairs of keys, the even one asks for row g, the odd for row
- * g + 8, each for four keys. */
-template <int M>
-static __device__ __forceinline__ void drop_weights(float (&x)[M][KEYS / 8][4],
-                                                    const attention_shape &s, const sequence &q,
-                                                    int h, int row, int j0)
-{
-    const int lane = (int)threadIdx.x % WARP, odd = lane % 2;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++) {
-            const int i = row + 16 * m + lane / 4 + 8 * odd;
-            const unsigned mine =
-                weights_kept(s, q.q_begin + (size_t)i, h, j0 + 8 * n + lane % 4 / 2 * 4);
-            const unsigned other = __shfl_xor_sync(0xffffffffu, mine, 1);
-            const unsigned keep[2] = {(odd ? other : mine) >> 2 * odd,
-                                      (odd ? mine : other) >> 2 * odd};
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                if (!(keep[c / 2] >> c % 2 & 1))
-                    x[m][n][c] = 0;
-        }
-}
-
-template <int D>
-static __device__ __forceinline__ void add_values(running<D> &run,
-                                                  const float (&x)[forward_sizes<D>::M][KEYS / 8][4],
-                                                  const bf16 *v)
-{
-#pragma unroll
-    for (int j = 0; j < KEYS / 16; j++) {
-        unsigned a[forward_sizes<D>::M][4];
-#pragma unroll
-        for (int m = 0; m < forward_sizes<D>::M; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                a[m][i] = bf16_pair(x[m][2 * j + i / 2][i % 2 * 2], x[m][2 * j + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-        for (int n = 0; n < D / 16; n++) {
-            unsigned b[4];
-            load_matrices_across(b, above_first<D>(v, 16 * j, 16 * n));
-#pragma unroll
-            for (int m = 0; m < forward_sizes<D>::M; m++) {
-                mma_16x8x16(run.out[m][2 * n], a[m], b[0], b[1]);
-                mma_16x8x16(run.out[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void finish(const running<D> &run, const forward_args &f,
-                                              const sequence &q, int h, int row)
-{
-    const int lane = (int)threadIdx.x % WARP;
-#pragma unroll
-    for (int m = 0; m < forward_sizes<D>::M; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int i = row + 16 * m + 8 * r + lane / 4;
-            float sum = run.sum[m][r];
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            if (i >= q.queries)
-                continue;
-            const size_t at = q.q_begin + (size_t)i;
-            const float factor = sum == 0 ? 0 : f.s.kept / sum;
-            if (lane % 4 == 0)
-                f.lse[at * (size_t)f.s.H + (size_t)h] =
-                    sum == 0 ? -INFINITY : run.base[m][r] * 0.69314718f + logf(sum);
-            float *y = f.out + at * f.o_row + (size_t)h * f.o_head;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                const int column = 8 * n + lane % 4 * 2;
-                store_pair(y, run.out[m][n][2 * r] * factor,
-                           run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
-            }
-        }
-}
-
-template <int D>
-static __device__ __forceinline__ void begin_keys(bf16 *memory, const forward_args &f,
-                                                  const sequence &q, int head, int j0, int stage)
-{
-    bf16 *k = memory + stage * 2 * KEYS * forward_sizes<D>::WIDE;
-    begin_copy<D, KEYS>(k, f.k, q.k_at + (size_t)j0, head, f.s.Hkv, q.keys - j0);
-    begin_copy<D, KEYS>(k + KEYS * forward_sizes<D>::WIDE, f.v, q.k_at + (size_t)j0, head, f.s.Hkv,
-                        q.keys - j0);
-    copy_async_group();
-}
+/* ---- a block of queries ---------------------------------------------------------------------- */
 
 template <int D, bool DROPS>
 static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const forward_args f)
@@ -383,7 +153,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
         finish<D, false>(run, f, q, h, row);
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <int D, bool DROPS> static void launch(const forward_args &f, size_t B)
 {
@@ -395,8 +165,8 @@ template <int D, bool DROPS> static void launch(const forward_args &f, size_t B)
 }
 
 template <int D>
-static bool run(const qkv_exec *e, forward_args *f, const attention_sizes *n, const attention_args *a,
-                const float *k, const float *v)
+static bool run(const qkv_exec *e, forward_args *f, const attention_sizes *n,
+                const attention_args *a, const float *k, const float *v)
 {
     const size_t numbers = n->rows_k * a->Hkv * D;
     const unsigned blocks = (unsigned)((n->longest_k + PACK_ROWS - 1) / PACK_ROWS);

@@ -51,13 +51,13 @@ static inline bool in_pairs(const float *x, size_t row, size_t head)
     return (uintptr_t)x % 8 == 0 && row % 2 == 0 && head % 2 == 0;
 }
 
-/* ---- on the host ------------------------------------------------------------------------------- */
+/* ---- on the host ----------------------------------------------------------------------------- */
 
 /* The largest of queries, of keys and of keys_full, and the sums of the first two. */
 typedef struct {
     size_t longest_q, longest_k, longest_full, rows_q, rows_k;
 } attention_sizes;
-enum { LEAST = 16 }; /* channels, and queries and keys of the longest sequence: tiles pay from there */
+enum { LEAST = 16 }; /* channels, and queries and keys of the longest sequence */
 /* False where no kernel of these serves; where one does, the sequences are on their way to the
  * card. */
 bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attention_args *a);
@@ -69,7 +69,7 @@ static inline int attention_channels(const attention_args *a)
     return (int)((D + 31) / 32 * 32);
 }
 
-/* ---- on the card ------------------------------------------------------------------------------- */
+/* ---- on the card ----------------------------------------------------------------------------- */
 
 /* Keys that queries first .. last of a sequence see between them: from .. to - 1. */
 typedef struct {
@@ -168,12 +168,14 @@ static __device__ __forceinline__ void begin_copy(bf16 *tile, const bf16 *from, 
     for (int n = 0; n < ROWS * D / 8 / ATTENTION_THREADS; n++) {
         const int item = n * ATTENTION_THREADS + (int)threadIdx.x;
         const int r = item / (D / 8), column = item % (D / 8) * 8;
-        copy_async_16(tile + r * (D + ATTENTION_GAP) + column, x + r * heads * D + column, r < rows);
+        copy_async_16(tile + r * (D + ATTENTION_GAP) + column, x + r * heads * D + column,
+                      r < rows);
     }
 }
 
 /* Numbers column and column + 1 of a row of `width`, and back; whole: there are both, aligned. */
-static __device__ __forceinline__ float2 load_pair(const float *x, int column, int width, bool whole)
+static __device__ __forceinline__ float2 load_pair(const float *x, int column, int width,
+                                                   bool whole)
 {
     if (whole)
         return *(const float2 *)(x + column);
@@ -206,14 +208,16 @@ template <int D>
 static __device__ __forceinline__ const bf16 *beside_first(const bf16 *tile, int row, int column)
 {
     const int lane = (int)threadIdx.x % WARP;
-    return tile + (row + lane / 16 * 8 + lane % 8) * (D + ATTENTION_GAP) + column + lane / 8 % 2 * 8;
+    row += lane / 16 * 8 + lane % 8;
+    return tile + row * (D + ATTENTION_GAP) + column + lane / 8 % 2 * 8;
 }
 
 /* Bits 0 .. 3: which of the weights of keys j .. j + 3 stay, j a multiple of 4. */
 static __device__ __forceinline__ unsigned weights_kept(const attention_shape &s, uint64_t row,
                                                         int h, int j)
 {
-    const uint64_t counter = (((s.first + row) * (uint64_t)s.H + (uint64_t)h) << 18) + (unsigned)j / 4;
+    const uint64_t counter =
+        (((s.first + row) * (uint64_t)s.H + (uint64_t)h) << 18) + (unsigned)j / 4;
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = s.step, c3 = s.id;
     uint32_t k0 = s.key[0], k1 = s.key[1];
 #pragma unroll

@@ -8,40 +8,11 @@
  * of its own in scratch memory, and these are added in order. */
 #include <cmath>
 
-#include "kernel/cuda/attention_bf16.cuh"
+#include "kernel/cuda/attention_bf16_gradients.cuh"
 
 static qkv_k_attention_bwd_fn *backward_f32; /* what serves everything else */
 
-enum { QUERIES = 64, HALF = QUERIES / 2, BLOCKS_WANTED = 264 };
-
-/* Of D channels: a warp has M tiles of 16 keys. */
-template <int D> struct backward_sizes {
-    enum {
-        M = D <= 64 ? 2 : 1, WARP_KEYS = 16 * M, KEYS = ATTENTION_WARPS * WARP_KEYS,
-        WIDE = D + ATTENTION_GAP, WIDE_DS = QUERIES + ATTENTION_GAP, STAGE = 2 * QUERIES * WIDE,
-        SHARED = (2 * KEYS * WIDE + 2 * STAGE + KEYS * WIDE_DS) * 2 + 2 * QUERIES * 8
-    };
-};
-
-/* Rows of a gradient; x NULL: not wanted. */
-typedef struct {
-    float *x;
-    size_t row, head;
-    bool pairs, acc;
-} gradient;
-
-typedef struct {
-    attention_shape s;
-    rows_f32 k, v;
-    const bf16 *q, *dout;  /* (rows_q, H, channels) */
-    const float2 *stats;   /* (H, rows_q): log-sum-exp in powers of two, delta times scale */
-    size_t rows_q;
-    gradient dq, dk, dv;
-    int splits;    /* blocks of a head */
-    float *partial; /* (splits, rows_q, H, D) where splits > 1: their dq */
-} backward_args;
-
-/* ---- queries and gradients of the output in bf16 ------------------------------------------------- */
+/* ---- queries and gradients of the output in bf16 --------------------------------------------- */
 
 typedef struct {
     rows_f32 q, dout, out;
@@ -106,329 +77,7 @@ static __global__ void prepare(const backward_args f, const prepare_args p, unsi
                 f.dq.x[from * f.dq.row + (size_t)h * f.dq.head + (size_t)c] = 0;
     }
 }
-
-/* ---- a tile of keys ---------------------------------------------------------------------------- */
-
-typedef struct {
-    bf16 *k, *v, *stage, *ds;
-    float2 *stats;
-} memory_of;
-
-template <int D>
-static __device__ __forceinline__ void begin_queries(const memory_of &to, const backward_args &f,
-                                                     const sequence &q, int h, int i0, int stage)
-{
-    enum { WIDE = backward_sizes<D>::WIDE };
-    bf16 *tile = to.stage + stage * backward_sizes<D>::STAGE;
-    const int rows = q.queries - i0, r = (int)threadIdx.x;
-    const size_t row = q.q_at + (size_t)i0;
-    begin_copy<D, QUERIES>(tile, f.q, row, h, f.s.H, rows);
-    begin_copy<D, QUERIES>(tile + QUERIES * WIDE, f.dout, row, h, f.s.H, rows);
-    float2 *stats = to.stats + stage * QUERIES;
-    if (r < QUERIES) {
-        if (r < rows)
-            copy_async_8(stats + r, f.stats + (size_t)h * f.rows_q + row + (size_t)r);
-        else
-            stats[r] = make_float2(INFINITY, 0); /* weights of 0 */
-    }
-    copy_async_group();
-}
-
-/* x (the warp's keys, HALF) = keys from `key` on times queries from `query` on. */
-template <int D>
-static __device__ __forceinline__ void multiply(float (&x)[backward_sizes<D>::M][HALF / 8][4],
-                                                const bf16 *keys, int key, const bf16 *queries,
-                                                int query)
-{
-    enum { M = backward_sizes<D>::M };
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < HALF / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[m][n][i] = 0;
-#pragma unroll
-    for (int c = 0; c < D / 16; c++) {
-        unsigned a[M][4];
-#pragma unroll
-        for (int m = 0; m < M; m++)
-            load_matrices(a[m], above_first<D>(keys, key + 16 * m, 16 * c));
-#pragma unroll
-        for (int n = 0; n < HALF / 16; n++) {
-            unsigned b[4];
-            load_matrices(b, beside_first<D>(queries, query + 16 * n, 16 * c));
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                mma_16x8x16(x[m][2 * n], a[m], b[0], b[1]);
-                mma_16x8x16(x[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/* Bit 2 r + c: whether the weight of key g + 8 r and query 2t + c stays, of keys from j and queries
- * from i on. The four lanes that hold four neighbouring keys ask for one of their queries and one
- * half of the keys each. */
-static __device__ __forceinline__ unsigned kept_of_tile(const attention_shape &s, const sequence &q,
-                                                        int h, int j, int i)
-{
-    const int lane = (int)threadIdx.x % WARP, g = lane / 4, which = g % 4;
-    const unsigned four = weights_kept(s, q.q_begin + (size_t)(i + lane % 4 * 2 + which % 2), h,
-                                       j + which / 2 * 8 + g / 4 * 4);
-    unsigned all = four << 4 * which;
-    all |= __shfl_xor_sync(0xffffffffu, all, 4);
-    all |= __shfl_xor_sync(0xffffffffu, all, 8);
-    all >>= which; /* bits 0, 4, 8, 12 */
-    return (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) | (all >> 9 & 8);
-}
-
-/* Scores of keys from j on that queries from i on do not see become -inf. */
-template <int M>
-static __device__ __forceinline__ void hide(float (&x)[M][HALF / 8][4], const attention_shape &s,
-                                            const sequence &q, int j, int i)
-{
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int n = 0; n < HALF / 8; n++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            const int query = i + 8 * n + 2 * t + c;
-            const span seen = keys_seen(s, q, query, query);
-#pragma unroll
-            for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const int key = j + 16 * m + 8 * r + g;
-                    if (key < seen.from || key >= seen.to)
-                        x[m][n][2 * r + c] = -INFINITY;
-                }
-        }
-}
-
-/* Scores x become weights after dropout, not yet divided by 1 - p; y, products of the gradient of
- * the output with values, become gradients of the scores times scale. */
-template <int M, bool DROPS>
-static __device__ __forceinline__ void differentiate(float (&x)[M][HALF / 8][4],
-                                                     float (&y)[M][HALF / 8][4],
-                                                     const attention_shape &s, const sequence &q,
-                                                     int h, int j, int i, const float2 *stats)
-{
-    const int t = (int)threadIdx.x % 4;
-    const float scale = DROPS ? s.scale * s.kept : s.scale;
-#pragma unroll
-    for (int n = 0; n < HALF / 8; n++) {
-        const float4 two = *(const float4 *)(stats + 8 * n + 2 * t);
-        const float lse[2] = {two.x, two.z}, delta[2] = {two.y, two.w};
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            const unsigned kept = DROPS ? kept_of_tile(s, q, h, j + 16 * m, i + 8 * n) : 0;
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const bool keep = !DROPS || kept >> e & 1;
-                const float p = exp2_fast(x[m][n][e] * s.scale2 - lse[e % 2]);
-                x[m][n][e] = keep ? p : 0;
-                y[m][n][e] = p * ((keep ? y[m][n][e] * scale : 0) - delta[e % 2]);
-            }
-        }
-    }
-}
-
-/* Words of the operand that has keys as rows and 16 queries from 16 k on as columns. */
-template <int M>
-static __device__ __forceinline__ void rounded(unsigned (&a)[M][4], const float (&x)[M][HALF / 8][4],
-                                               int k)
-{
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            a[m][i] = bf16_pair(x[m][2 * k + i / 2][i % 2 * 2], x[m][2 * k + i / 2][i % 2 * 2 + 1]);
-}
-
-/* sum (keys, D) += a times 16 rows of the tile. */
-template <int D>
-static __device__ __forceinline__ void add_rows(float (&sum)[backward_sizes<D>::M][D / 8][4],
-                                                const unsigned (&a)[backward_sizes<D>::M][4],
-                                                const bf16 *tile, int row)
-{
-#pragma unroll
-    for (int n = 0; n < D / 16; n++) {
-        unsigned b[4];
-        load_matrices_across(b, above_first<D>(tile, row, 16 * n));
-#pragma unroll
-        for (int m = 0; m < backward_sizes<D>::M; m++) {
-            mma_16x8x16(sum[m][2 * n], a[m], b[0], b[1]);
-            mma_16x8x16(sum[m][2 * n + 1], a[m], b[2], b[3]);
-        }
-    }
-}
-
-/* ds as the block shares it: (KEYS, WIDE_DS). */
-template <int M>
-static __device__ __forceinline__ void share(bf16 *ds, const unsigned (&a)[M][4], int key, int query)
-{
-    enum { WIDE_DS = QUERIES + ATTENTION_GAP };
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            *(unsigned *)(ds + (key + 16 * m + 8 * (i % 2) + g) * WIDE_DS + query + 8 * (i / 2) +
-                          2 * t) = a[m][i];
-}
-
-template <int D> struct sums {
-    float dk[backward_sizes<D>::M][D / 8][4], dv[backward_sizes<D>::M][D / 8][4];
-};
-
-/* Half a tile of queries against the warp's keys, which begin at `key` of the tile from j0 on.
- * i: the first query. */
-template <int D, bool DROPS>
-static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &in, int key,
-                                                 int stage, int half, const backward_args &f,
-                                                 const sequence &q, int h, int j0, int i)
-{
-    enum { M = backward_sizes<D>::M, WARP_KEYS = backward_sizes<D>::WARP_KEYS };
-    const int j = j0 + key, last = i + HALF - 1 + q.ahead;
-    const bf16 *queries = in.stage + stage * backward_sizes<D>::STAGE;
-    const bf16 *dout = queries + QUERIES * backward_sizes<D>::WIDE;
-    unsigned a[M][4];
-    if (j >= q.keys || i >= q.queries ||
-        (f.s.causal && (j > last || j + WARP_KEYS - 1 <= i + q.ahead - f.s.window))) {
-#pragma unroll
-        for (int m = 0; m < M; m++)
-            a[m][0] = a[m][1] = a[m][2] = a[m][3] = 0;
-        share<M>(in.ds, a, key, half * HALF);
-        share<M>(in.ds, a, key, half * HALF + 16);
-        return;
-    }
-    float x[M][HALF / 8][4], y[M][HALF / 8][4];
-    multiply<D>(x, in.k, key, queries, half * HALF);
-    multiply<D>(y, in.v, key, dout, half * HALF);
-    if (j + WARP_KEYS > q.keys ||
-        (f.s.causal && (j + WARP_KEYS - 1 > i + q.ahead || j <= last - f.s.window)))
-        hide<M>(x, f.s, q, j, i);
-    differentiate<M, DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF);
-#pragma unroll
-    for (int k = 0; k < HALF / 16; k++) {
-        rounded<M>(a, x, k);
-        add_rows<D>(sum.dv, a, dout, half * HALF + 16 * k);
-        rounded<M>(a, y, k);
-        share<M>(in.ds, a, key, half * HALF + 16 * k);
-        add_rows<D>(sum.dk, a, queries, half * HALF + 16 * k);
-    }
-}
-
-/* ---- dq ------------------------------------------------------------------------------------------ */
-
-/* The dq that the block adds to: its own, or the one that is wanted. x: row 0 of the head. */
-static __device__ __forceinline__ gradient dq_of(const backward_args &f, const sequence &q, int split,
-                                                 int h)
-{
-    gradient g = f.dq;
-    size_t row = q.q_begin;
-    if (f.splits > 1) {
-        g.row = (size_t)f.s.H * (size_t)f.s.D, g.head = (size_t)f.s.D;
-        g.pairs = f.s.D % 2 == 0, g.acc = false;
-        g.x = f.partial;
-        row = (size_t)split * f.rows_q + q.q_at;
-    }
-    g.x += row * g.row + (size_t)h * g.head;
-    return g;
-}
-
-/* A warp's part of dq: half the queries, N tiles of 8 channels from `left` on; x: of its first query.
- * There are `rows` queries. */
-template <int N> struct dq_part {
-    float z[2][N][4];
-};
-
-template <int N, bool WHOLE>
-static __device__ __forceinline__ void load_dq(dq_part<N> &part, const float *x, size_t stride,
-                                               int left, int rows, int width)
-{
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int i = 16 * m + 8 * r + g;
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                float2 old = make_float2(0, 0);
-                if (i < rows)
-                    old = load_pair(x + (size_t)i * stride, left + 8 * n + 2 * t, width, WHOLE);
-                part.z[m][n][2 * r] = old.x, part.z[m][n][2 * r + 1] = old.y;
-            }
-        }
-}
-
-template <int N, bool WHOLE>
-static __device__ __forceinline__ void store_dq(const dq_part<N> &part, float *x, size_t stride,
-                                                int left, int rows, int width)
-{
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int i = 16 * m + 8 * r + g;
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                if (i < rows)
-                    store_pair(x + (size_t)i * stride, part.z[m][n][2 * r], part.z[m][n][2 * r + 1],
-                               left + 8 * n + 2 * t, width, WHOLE);
-        }
-}
-
-/* part += ds times keys `from` .. to - 1 of the tile, of queries from `query` on. */
-template <int D, int N>
-static __device__ __forceinline__ void multiply_dq(dq_part<N> &part, const memory_of &in, int query,
-                                                   int left, int from, int to)
-{
-    for (int k = from; k < to; k += 16) {
-        unsigned a[2][4];
-        load_matrices_across(a[0], beside_first<QUERIES>(in.ds, k, query));
-        load_matrices_across(a[1], beside_first<QUERIES>(in.ds, k, query + 16));
-#pragma unroll
-        for (int n = 0; n < N / 2; n++) {
-            unsigned b[4];
-            load_matrices_across(b, above_first<D>(in.k, k, left + 16 * n));
-#pragma unroll
-            for (int m = 0; m < 2; m++) {
-                mma_16x8x16(part.z[m][2 * n], a[m], b[0], b[1]);
-                mma_16x8x16(part.z[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/* dq of a tile of queries += ds times keys `from` .. to - 1 of the tile, or = it. A warp has half the
- * queries and half the channels, in passes of N tiles. x: the first query's; there are `rows`. */
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void add_dq(float *x, size_t stride, bool adds,
-                                              const memory_of &in, int warp, int rows, int from,
-                                              int to, int width)
-{
-    enum { N = D == 96 ? 2 : D / 16 < 4 ? D / 16 : 4, PASSES = D / 16 / N };
-    const int query = warp % 2 * HALF;
-    int left = warp / 2 * (D / 2);
-    dq_part<N> part;
-    x += (size_t)query * stride;
-    rows -= query;
-    load_dq<N, WHOLE>(part, x, stride, left, adds ? rows : 0, width);
-    __syncthreads(); /* ds of all warps is there */
-#pragma unroll
-    for (int pass = 0; pass < PASSES; pass++, left += 8 * N) {
-        if (pass > 0)
-            load_dq<N, WHOLE>(part, x, stride, left, adds ? rows : 0, width);
-        multiply_dq<D, N>(part, in, query, left, from, to);
-        store_dq<N, WHOLE>(part, x, stride, left, rows, width);
-    }
-}
-
-/* ---- the block ----------------------------------------------------------------------------------- */
+/* ---- the block ------------------------------------------------------------------------------- */
 
 /* Of the tiles that a block has, the first that meets queries which see keys from `from` on. */
 static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int split, int splits)
@@ -436,52 +85,9 @@ static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int 
     const int first = from / keys_of_one;
     return first + (split - first % splits + splits) % splits;
 }
-
-/* Rows of dk or dv, of keys from j on. */
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void store_rows(const gradient &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
-                                                  float factor, const sequence &q, int head, int j,
-                                                  int width)
-{
-    const int lane = (int)threadIdx.x % WARP;
-#pragma unroll
-    for (int m = 0; m < backward_sizes<D>::M; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int key = j + 16 * m + 8 * r + lane / 4;
-            float *y = g.x + (q.k_begin + (size_t)key) * g.row + (size_t)head * g.head;
-            if (key >= q.keys_full)
-                continue;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                const int column = 8 * n + lane % 4 * 2;
-                float2 old = make_float2(0, 0);
-                if (g.acc)
-                    old = load_pair(y, column, width, WHOLE);
-                store_pair(y, old.x + x[m][n][2 * r] * factor, old.y + x[m][n][2 * r + 1] * factor,
-                           column, width, WHOLE);
-            }
-        }
-}
-
-template <int D>
-static __device__ __forceinline__ void store_sums(const gradient &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
-                                                  float factor, const sequence &q, int head, int j,
-                                                  int width)
-{
-    if (!g.x)
-        return;
-    if (g.pairs && width == D)
-        store_rows<D, true>(g, x, factor, q, head, j, width);
-    else
-        store_rows<D, false>(g, x, factor, q, head, j, width);
-}
-
 /* Queries, in tiles, that see a key of j0 .. j0 + keys - 1. */
-static __device__ __forceinline__ span query_tiles(const attention_shape &s, const sequence &q, int j0,
-                                                   int keys)
+static __device__ __forceinline__ span query_tiles(const attention_shape &s, const sequence &q,
+                                                   int j0, int keys)
 {
     const int last_key = min(j0 + keys, q.keys) - 1;
     int first = 0, last = q.queries - 1;
@@ -548,7 +154,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
                 float *x = g.x + (size_t)now * g.row;
                 const span seen = keys_of_tile(f.s, q, now);
                 const bool adds = g.acc || tile != first_tile(seen.from, KEYS, split, f.splits);
-                const int from = max(0, seen.from - j0) / 16 * 16, to = min((int)KEYS, seen.to - j0);
+                const int from = max(0, seen.from - j0) / 16 * 16;
+                const int to = min((int)KEYS, seen.to - j0);
                 if (g.pairs && f.s.D == D)
                     add_dq<D, true>(x, g.row, adds, in, warp, q.queries - now, from, to, D);
                 else
@@ -579,7 +186,7 @@ static __global__ void add_partials(const backward_args f, int keys_of_one, unsi
     }
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <int D, bool DROPS> static void launch(const backward_args &f, size_t B)
 {

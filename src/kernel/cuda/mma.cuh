@@ -115,7 +115,8 @@ static inline void mma_16x8x16(float (&c)[4], const unsigned (&a)[4], unsigned b
             const unsigned row = g + i / 2 * 8, column = 2 * t + i % 2;
             const emulated_operands *x =
                 (const emulated_operands *)(slots + (row % 8 * 4 + pair) * 64);
-            const emulated_operands *y = (const emulated_operands *)(slots + (column * 4 + pair) * 64);
+            const emulated_operands *y =
+                (const emulated_operands *)(slots + (column * 4 + pair) * 64);
             c[i] += emulated_half(x->a[row / 8 + 2 * later], high) *
                     emulated_half(y->b[later], high);
         }
