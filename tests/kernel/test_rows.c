@@ -29,7 +29,7 @@ static norm_problem random_norm(void)
     if (qkv_rng_below(&kt.rng, 6) == 0)
         p.a.C = usual[qkv_rng_below(&kt.rng, sizeof usual / sizeof *usual)];
     if (p.a.N > 100)
-        p.a.C = 1 + p.a.C % 100;
+        p.a.C = coin() ? 1 + p.a.C % 100 : 4 + p.a.C % 25 * 4;
     size_t n = p.a.N * p.a.C;
     double shift = 3 * rnd();
     p.s = poisoned(n);

@@ -2,7 +2,7 @@
  * read once where shared memory can keep it. */
 #include "kernel/cuda/cross_entropy.cuh"
 
-/* ---- one target a row ------------------------------------------------------------------------------ */
+/* ---- one target a row ------------------------------------------------------------------------ */
 
 typedef struct {
     float *loss, *nll, *dlogits;
@@ -101,7 +101,7 @@ static void cuda_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t 
     LAUNCH(xent_rows<true>, row_blocks(args->N), row_threads(args->V), bytes, a);
 }
 
-/* ---- a distribution a row -------------------------------------------------------------------------- */
+/* ---- a distribution a row -------------------------------------------------------------------- */
 
 typedef struct {
     float *loss, *nll, *dlogits;

@@ -2,7 +2,7 @@
  * on; rows that are too long or not aligned are read several times. */
 #include "kernel/cuda/norms.cuh"
 
-/* ---- forward --------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct {
     float *y, *sum, *mean, *rstd;

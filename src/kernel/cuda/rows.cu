@@ -1,7 +1,7 @@
 /* rows.cu - softmax of rows, sums over rows and over columns. */
 #include "kernel/cuda/columns.cuh"
 
-/* ---- softmax: a block for a row ------------------------------------------------------------------ */
+/* ---- softmax: a block for a row -------------------------------------------------------------- */
 
 /* y may be x: a thread writes what it alone has read. */
 static __global__ void softmax_rows(float *y, const float *x, size_t N, size_t C)
@@ -81,7 +81,7 @@ static void cuda_softmax_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *y,
         LAUNCH(softmax_bwd_rows, row_blocks(N), row_threads(C), 0, dx, y, dy, acc, N, C);
 }
 
-/* ---- sums --------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 static __global__ void squares_of_rows(float *y, const float *x, size_t N, size_t C)
 {
