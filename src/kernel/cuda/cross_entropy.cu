@@ -72,7 +72,7 @@ static __device__ __forceinline__ void xent_row(xent_job a, size_t row, float4 *
 }
 
 /* KEEP: rows stay in shared memory from when they are read until their gradient is written. */
-template <bool KEEP> __global__ void __launch_bounds__(1024) xent_rows(xent_job a)
+template <bool KEEP> __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_rows(xent_job a)
 {
     DYNAMIC_SHARED(shared);
     __shared__ float partial[WARP];
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void xent_soft_row(xent_soft_job a, size_t row
     }
 }
 
-static __global__ void __launch_bounds__(1024) xent_soft_rows(xent_soft_job a)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_soft_rows(xent_soft_job a)
 {
     __shared__ float partial[WARP];
     for (size_t row = blockIdx.x; row < a.s.N; row += gridDim.x)

@@ -137,7 +137,7 @@ norm_bwd_held(norm_bwd_job a)
 
 /* ---- rows of any length ---------------------------------------------------------------------- */
 
-static __global__ void norm_bwd_plain(norm_bwd_job a)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_bwd_plain(norm_bwd_job a)
 {
     __shared__ float partial[2 * WARP];
     for (size_t row = blockIdx.x; row < a.N; row += gridDim.x) {

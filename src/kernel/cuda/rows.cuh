@@ -6,10 +6,12 @@
 
 #include "kernel/cuda/cuda.cuh"
 
+enum { ROW_THREADS_MOST = 1024 };
+
 /* Threads of a block that works on one row of n numbers. */
 static inline unsigned row_threads(size_t n)
 {
-    return n <= 256 ? 32 : n <= 1024 ? 128 : n <= 16384 ? 256 : 1024;
+    return n <= 256 ? 32 : n <= 1024 ? 128 : n <= 16384 ? 256 : (unsigned)ROW_THREADS_MOST;
 }
 
 static inline unsigned row_blocks(size_t N)

@@ -61,7 +61,8 @@ static __global__ void sort_count(unsigned *counts, unsigned *used, const int32_
 }
 
 /* counts become the numbers of ids that come before: one block. */
-static __global__ void sort_scan(unsigned *counts, const unsigned *used, size_t n, int pass)
+static __global__ void __launch_bounds__(SCAN_THREADS)
+sort_scan(unsigned *counts, const unsigned *used, size_t n, int pass)
 {
     __shared__ unsigned partial[WARP];
     if (pass >= 2 && *used >> 2 * DIGIT_BITS == 0)
