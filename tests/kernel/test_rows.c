@@ -211,7 +211,7 @@ static void check_embed_many(const kernel_case *c)
         for (size_t k = 0; k < N / 4; k++)
             ids[N / 2 + k] = ids[0]; /* a long run that is not the first */
         for (size_t k = 0; k < N / 4 && V > 65541; k++)
-            ids[k] = k % 2 ? 5 : 65541; /* which differ in their upper bits alone */
+            ids[k] = k / 3 % 2 ? 5 : 65541; /* which differ in their upper bits alone */
         for (size_t k = 0; k < V * C; k++)
             want[k] = (double)d[k];
         for (size_t k = 0; k < N * C; k++) {
