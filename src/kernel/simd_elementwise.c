@@ -273,6 +273,8 @@ static void sum_columns(float *y, const float *x, size_t ldx, bool acc, size_t N
 static void simd_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t ldx, bool acc,
                           size_t N, size_t C)
 {
+    if (C == 0)
+        return;
     /* Whole cache lines, in as many pieces for each thread; columns do not depend on each other. */
     const size_t team = (size_t)e->threads, line = 16;
     const size_t pieces = (C + team * COLUMNS - 1) / (team * COLUMNS) * team;

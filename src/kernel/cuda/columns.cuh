@@ -68,7 +68,8 @@ static __device__ __forceinline__ float4 load_columns(const float *row, column_p
 }
 
 template <bool QUADS>
-static __device__ __forceinline__ void store_columns(float *row, column_place at, size_t C, float4 v)
+static __device__ __forceinline__ void store_columns(float *row, column_place at, size_t C,
+                                                     float4 v)
 {
     if (QUADS) {
         if (at.c < C)

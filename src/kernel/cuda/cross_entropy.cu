@@ -2,7 +2,7 @@
  * read once where shared memory can keep it. */
 #include "kernel/cuda/cross_entropy.cuh"
 
-/* ---- one target a row ------------------------------------------------------------------------------ */
+/* ---- one target a row ------------------------------------------------------------------------ */
 
 typedef struct {
     float *loss, *nll, *dlogits;
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void xent_row(xent_job a, size_t row, float4 *
 }
 
 /* KEEP: rows stay in shared memory from when they are read until their gradient is written. */
-template <bool KEEP> __global__ void __launch_bounds__(1024) xent_rows(xent_job a)
+template <bool KEEP> __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_rows(xent_job a)
 {
     DYNAMIC_SHARED(shared);
     __shared__ float partial[WARP];
@@ -101,7 +101,7 @@ static void cuda_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t 
     LAUNCH(xent_rows<true>, row_blocks(args->N), row_threads(args->V), bytes, a);
 }
 
-/* ---- a distribution a row -------------------------------------------------------------------------- */
+/* ---- a distribution a row -------------------------------------------------------------------- */
 
 typedef struct {
     float *loss, *nll, *dlogits;
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void xent_soft_row(xent_soft_job a, size_t row
     }
 }
 
-static __global__ void __launch_bounds__(1024) xent_soft_rows(xent_soft_job a)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_soft_rows(xent_soft_job a)
 {
     __shared__ float partial[WARP];
     for (size_t row = blockIdx.x; row < a.s.N; row += gridDim.x)

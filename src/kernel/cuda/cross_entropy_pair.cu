@@ -119,7 +119,7 @@ static __device__ void pair_none(xent_pair_job j, size_t row)
     xent_clear(j.db + row * j.s.V, g);
 }
 
-static __global__ void __launch_bounds__(1024) xent_pair_rows(xent_pair_job j)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_pair_rows(xent_pair_job j)
 {
     __shared__ float partial[WARP];
     __shared__ double partial_double[WARP];

@@ -3,7 +3,7 @@
 
 extern "C" qkv_k_embed_bwd_fn cuda_embed_bwd; /* embedding_bwd.cu */
 
-/* ---- rows by index: a warp for a row --------------------------------------------------------------- */
+/* ---- rows by index: a warp for a row --------------------------------------------------------- */
 
 typedef struct {
     const int32_t *ids, *positions;
@@ -35,9 +35,10 @@ static __device__ __forceinline__ void embed_row(float *__restrict__ y,
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 const size_t j = start + (size_t)i * WARP;
+                const float4 a = v[i], b = p[i];
                 if (j < C / 4)
-                    ((float4 *)y)[j] = make_float4(scale * v[i].x + p[i].x, scale * v[i].y + p[i].y,
-                                                   scale * v[i].z + p[i].z, scale * v[i].w + p[i].w);
+                    ((float4 *)y)[j] = make_float4(scale * a.x + b.x, scale * a.y + b.y,
+                                                   scale * a.z + b.z, scale * a.w + b.w);
             }
         }
     } else {
@@ -70,7 +71,7 @@ static void cuda_embed(const qkv_exec *e, qkv_real *y, const int32_t *ids, const
         LAUNCH(embed_rows<false>, blocks, BLOCK, 0, y, a);
 }
 
-/* ---- rotary positions ------------------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
 typedef struct {
     size_t N, H, D, half, heads, sx, hx, sy, hy; /* heads: of one thread */

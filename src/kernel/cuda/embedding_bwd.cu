@@ -7,7 +7,7 @@
 enum { WINDOW = WARP, LANE_COLUMNS = 4, WARP_COLUMNS = WARP * LANE_COLUMNS, ROWS_AHEAD = 8 };
 
 typedef struct {
-    float *dtable, *ends; /* ends (windows, 2, C): of runs that begin before the window, or end after */
+    float *dtable, *ends; /* ends (windows, 2, C): of a run that begins before, or ends after */
     const int32_t *id, *row;
     const float *dy;
     float scale;
@@ -26,7 +26,8 @@ static __device__ __forceinline__ float4 load_lane(const float *row, size_t c, s
 }
 
 template <bool QUADS>
-static __device__ __forceinline__ void store_lane(float *row, size_t c, size_t C, float4 v, bool acc)
+static __device__ __forceinline__ void store_lane(float *row, size_t c, size_t C, float4 v,
+                                                  bool acc)
 {
     if (acc) {
         const float4 was = load_lane<QUADS>(row, c, C);
@@ -122,7 +123,8 @@ extern "C" void cuda_embed_bwd(const qkv_exec *e, qkv_real *dtable, const int32_
 {
     if (N == 0 || C == 0)
         return;
-    const size_t windows = (N + WINDOW - 1) / WINDOW, slices = (C + WARP_COLUMNS - 1) / WARP_COLUMNS;
+    const size_t windows = (N + WINDOW - 1) / WINDOW;
+    const size_t slices = (C + WARP_COLUMNS - 1) / WARP_COLUMNS;
     const size_t ends = windows * 2 * C, words = 2 * N + sort_ids_words(N);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *sums = (float *)qkv__arena_alloc(e->scratch, (ends + words) * sizeof *sums);

@@ -2,7 +2,7 @@
  * on; rows that are too long or not aligned are read several times. */
 #include "kernel/cuda/norms.cuh"
 
-/* ---- forward --------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct {
     float *y, *sum, *mean, *rstd;
@@ -104,7 +104,7 @@ template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) n
 
 /* A block for a row of any length. s is read again: where x gets a residual it is kept in sum, or
  * else in y, and each thread reads what it has written itself. */
-static __global__ void norm_plain(norm_job a)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_plain(norm_job a)
 {
     __shared__ float partial[2 * WARP];
     for (size_t row = blockIdx.x; row < a.N; row += gridDim.x) {

@@ -135,9 +135,9 @@ norm_bwd_held(norm_bwd_job a)
     }
 }
 
-/* ---- rows of any length ---------------------------------------------------------------------------- */
+/* ---- rows of any length ---------------------------------------------------------------------- */
 
-static __global__ void norm_bwd_plain(norm_bwd_job a)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_bwd_plain(norm_bwd_job a)
 {
     __shared__ float partial[2 * WARP];
     for (size_t row = blockIdx.x; row < a.N; row += gridDim.x) {
@@ -190,7 +190,7 @@ struct norm_parameter_sums {
     }
 };
 
-/* ---- the slot --------------------------------------------------------------------------------------- */
+/* ---- the slot -------------------------------------------------------------------------------- */
 
 static bool norm_bwd_fits(row_teams t, const norm_bwd_job *a)
 {

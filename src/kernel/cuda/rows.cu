@@ -1,10 +1,11 @@
 /* rows.cu - softmax of rows, sums over rows and over columns. */
 #include "kernel/cuda/columns.cuh"
 
-/* ---- softmax: a block for a row ------------------------------------------------------------------ */
+/* ---- softmax: a block for a row -------------------------------------------------------------- */
 
 /* y may be x: a thread writes what it alone has read. */
-static __global__ void softmax_rows(float *y, const float *x, size_t N, size_t C)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST)
+softmax_rows(float *y, const float *x, size_t N, size_t C)
 {
     __shared__ float partial[WARP];
     for (size_t row = blockIdx.x; row < N; row += gridDim.x) {
@@ -45,8 +46,8 @@ static void cuda_softmax(const qkv_exec *e, qkv_real *y, const qkv_real *x, size
 }
 
 /* dx may be dy. */
-static __global__ void softmax_bwd_rows(float *dx, const float *y, const float *dy, bool acc,
-                                        size_t N, size_t C)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST)
+softmax_bwd_rows(float *dx, const float *y, const float *dy, bool acc, size_t N, size_t C)
 {
     __shared__ float partial[WARP];
     for (size_t row = blockIdx.x; row < N; row += gridDim.x) {
@@ -81,9 +82,10 @@ static void cuda_softmax_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *y,
         LAUNCH(softmax_bwd_rows, row_blocks(N), row_threads(C), 0, dx, y, dy, acc, N, C);
 }
 
-/* ---- sums --------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
-static __global__ void squares_of_rows(float *y, const float *x, size_t N, size_t C)
+static __global__ void __launch_bounds__(ROW_THREADS_MOST)
+squares_of_rows(float *y, const float *x, size_t N, size_t C)
 {
     __shared__ double partial[WARP];
     for (size_t row = blockIdx.x; row < N; row += gridDim.x) {

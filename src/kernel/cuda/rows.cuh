@@ -6,10 +6,12 @@
 
 #include "kernel/cuda/cuda.cuh"
 
+enum { ROW_THREADS_MOST = 1024 };
+
 /* Threads of a block that works on one row of n numbers. */
 static inline unsigned row_threads(size_t n)
 {
-    return n <= 256 ? 32 : n <= 1024 ? 128 : n <= 16384 ? 256 : 1024;
+    return n <= 256 ? 32 : n <= 1024 ? 128 : n <= 16384 ? 256 : (unsigned)ROW_THREADS_MOST;
 }
 
 static inline unsigned row_blocks(size_t N)
@@ -20,7 +22,7 @@ static inline unsigned row_blocks(size_t N)
 /* NULL fits too. */
 static inline __host__ __device__ bool quads_fit(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* ---- groups of four ---------------------------------------------------------------------------- */
+/* ---- groups of four -------------------------------------------------------------------------- */
 
 /* A row of n numbers as `count` groups; group j is numbers 4 j - shift .. 4 j - shift + 3, and the
  * first and the last group may reach beyond the row. Groups first .. first + whole - 1 do not. */
@@ -91,10 +93,10 @@ static __device__ __forceinline__ void store_group(float *y, row_groups g, unsig
         y[i + 3] = v.w;
 }
 
-/* ---- sums of exponentials ---------------------------------------------------------------------- */
+/* ---- sums of exponentials -------------------------------------------------------------------- */
 
-/* Of the numbers read so far: the largest (-inf: none), the first column that has it, and the sum of
- * exp(x - max). NaNs are in the sum alone. */
+/* Of the numbers read so far: the largest (-inf: none), the first column that has it, and the sum
+ * of exp(x - max). NaNs are in the sum alone. */
 typedef struct {
     float max, sum;
     int32_t at;

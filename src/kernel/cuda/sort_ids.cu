@@ -1,5 +1,6 @@
 /* sort_ids.cu - a stable sort of indices, by one digit after another, from the lowest. In each pass
- * blocks count the digits of their tiles, one block adds up the counts, and tiles go to their places. */
+ * blocks count the digits of their tiles, one block adds up the counts, and all indices go to their
+ * places. */
 #include "kernel/cuda/sort_ids.cuh"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, SORT_WARPS = 8, SORT_EACH = 4, PASSES = 4 };
@@ -32,8 +33,8 @@ static __device__ unsigned block_before(unsigned x, unsigned *partial)
     return before + sum - x;
 }
 
-/* counts (DIGITS, tiles) of one pass. used: all bits of ids, gathered by the first pass, which start
- * as 0; the last two passes have nothing to do where the upper half of them is empty. */
+/* counts (DIGITS, tiles) of one pass. used starts as 0; the first pass gathers the bits of all ids
+ * of more than two digits in it; the last two passes have nothing to do where there are none. */
 static __global__ void sort_count(unsigned *counts, unsigned *used, const int32_t *id, size_t N,
                                   size_t tiles, int pass)
 {
@@ -60,7 +61,8 @@ static __global__ void sort_count(unsigned *counts, unsigned *used, const int32_
 }
 
 /* counts become the numbers of ids that come before: one block. */
-static __global__ void sort_scan(unsigned *counts, const unsigned *used, size_t n, int pass)
+static __global__ void __launch_bounds__(SCAN_THREADS)
+sort_scan(unsigned *counts, const unsigned *used, size_t n, int pass)
 {
     __shared__ unsigned partial[WARP];
     if (pass >= 2 && *used >> 2 * DIGIT_BITS == 0)
@@ -89,7 +91,8 @@ static __device__ __forceinline__ unsigned same_digit(unsigned digit)
     return same;
 }
 
-/* One tile to its places. before (DIGITS, tiles) as sort_scan leaves it; NULL: there is one tile. */
+/* One tile to its places. before (DIGITS, tiles) as sort_scan leaves it; NULL: there is one tile.
+ * Each warp ranks its ids by itself, in their order; then the warps' counts are added up. */
 static __device__ void sort_tile(sort_to to, sort_from from, const unsigned *before, size_t N,
                                  size_t tiles, int pass)
 {
@@ -117,7 +120,8 @@ static __device__ void sort_tile(sort_to to, sort_from from, const unsigned *bef
     unsigned total = 0;
     for (unsigned w = 0; w < SORT_WARPS; w++)
         total += place[w][threadIdx.x];
-    unsigned next = before ? before[threadIdx.x * tiles + blockIdx.x] : block_before(total, partial);
+    unsigned next = before ? before[threadIdx.x * tiles + blockIdx.x]
+                           : block_before(total, partial);
     for (unsigned w = 0; w < SORT_WARPS; w++) {
         const unsigned count = place[w][threadIdx.x];
         place[w][threadIdx.x] = next;

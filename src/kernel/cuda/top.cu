@@ -1,8 +1,8 @@
 /* top.cu - the k largest of a row of logits, and the nearest code.
  *
- * A block has a row. Columns that may be among the k largest, those from some number on, are put
- * into a list, which is sorted; the number is the k-th largest of what is each thread's own largest,
- * or, where the list would overflow or k is larger than a block, is found by halving. */
+ * A block has a row. It lists the columns that are not below a threshold and sorts the list. The
+ * threshold is the k-th largest of the threads' own largest numbers; where the list has no room for
+ * that many, or k is larger than the block, bisection finds another. */
 #include "kernel/cuda/rows.cuh"
 
 enum { TOP_THREADS = 1024, TOP_LIST = 2048 }; /* columns that shared memory has room for */
@@ -78,7 +78,8 @@ static __device__ unsigned top_list(top_job a, const float *x, row_groups g, top
 #pragma unroll
         for (int i = 0; i < 4 * AHEAD; i++) {
             const float4 four = fours[i / 4];
-            const float v = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+            const float low = i % 2 ? four.y : four.x, high = i % 2 ? four.w : four.z;
+            const float v = i % 4 < 2 ? low : high;
             const unsigned j = start + (unsigned)(i / 4) * blockDim.x;
             const unsigned column = (unsigned)(group_first(g, j) + i % 4);
             const top_key key = key_of(v, column);
@@ -208,7 +209,7 @@ static void cuda_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_
     qkv__arena_release(e->scratch, mark);
 }
 
-/* ---- the nearest code ------------------------------------------------------------------------------- */
+/* ---- the nearest code ------------------------------------------------------------------------ */
 
 /* A warp for a row. */
 static __global__ void nearest_rows(int32_t *id, const float *products, const float *x2,
