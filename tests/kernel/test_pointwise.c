@@ -134,7 +134,8 @@ static void check_moves(const kernel_case *c)
 {
     enum { ROWS = 9, MOVES = 12 };
     for (int round = 0; round < ROUNDS; round++) {
-        size_t n = random_size() % 2000, row = n + (round % 2 ? 4 - n % 4 : 3), to[MOVES], from[MOVES];
+        size_t n = random_size() % 2000, row = n + (round % 2 ? 4 - n % 4 : 3);
+        size_t to[MOVES], from[MOVES];
         float *x = randoms(ROWS * row), *want = copied(x, ROWS * row);
         for (size_t i = 0; i < MOVES; i++) {
             to[i] = qkv_rng_below(&kt.rng, ROWS);

@@ -124,7 +124,7 @@ static void cuda_act_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *x, con
 #undef ACT_BWD
 }
 
-/* ---- gated: W elements of one row ---------------------------------------------------------------- */
+/* ---- gated: W elements of one row ------------------------------------------------------------ */
 
 template <int A> struct gated_body {
     float *y;

@@ -31,7 +31,7 @@ static bool is_product(const qkv_k_conv_args *a)
            a->OH == a->H && a->OW == a->W;
 }
 
-/* ---- unfolding ----------------------------------------------------------------------------------- */
+/* ---- unfolding ------------------------------------------------------------------------------- */
 
 /* W neighbouring numbers of a window, of one pixel; elements are counted from window `first` on. */
 struct unfold_body {
@@ -95,7 +95,7 @@ static size_t chunk_of(const conv_sizes *s, size_t least)
     return smaller(most > least ? most : least, s->windows);
 }
 
-/* ---- the three products -------------------------------------------------------------------------- */
+/* ---- the three products ---------------------------------------------------------------------- */
 
 static void convolve(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *y, const qkv_real *x,
                      const qkv_real *w, const qkv_real *bias, const qkv_k_conv_args *a)
@@ -194,7 +194,8 @@ static void convolve_bwd_data(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *
     }
     const size_t images = s.windows ? chunk_of(&s, image) / image : a->B;
     qkv__mark mark = qkv__arena_mark(e->scratch);
-    float *rows = (float *)qkv__arena_alloc(e->scratch, (images * image * s.row + 1) * sizeof *rows);
+    float *rows = (float *)qkv__arena_alloc(e->scratch,
+                                            (images * image * s.row + 1) * sizeof *rows);
     for (size_t b = 0; b < a->B && rows; b += images) {
         const size_t count = smaller(images, a->B - b);
         const qkv_k_gemm_args g = {false, false, false, count * image, s.window, a->N,
@@ -206,7 +207,7 @@ static void convolve_bwd_data(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *
     qkv__arena_release(e->scratch, mark);
 }
 
-/* ---- in f32, and of operands rounded to bf16 ------------------------------------------------------ */
+/* ---- in f32, and of operands rounded to bf16 ------------------------------------------------- */
 
 static void conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
                  const qkv_real *bias, const qkv_k_conv_args *a)

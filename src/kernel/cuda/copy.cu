@@ -160,7 +160,7 @@ static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qk
     }
 }
 
-/* ---- rows that change places --------------------------------------------------------------------- */
+/* ---- rows that change places ----------------------------------------------------------------- */
 
 /* Each thread makes all moves of its columns, one after another. */
 struct move_body {

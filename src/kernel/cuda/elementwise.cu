@@ -143,7 +143,7 @@ static void cuda_swap(const qkv_exec *e, qkv_real *x, qkv_real *y, size_t n)
     launch_elements(swap_body{x, y}, n, aligned16(x, y));
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 /* Philox4x32-10, as qkv__philox. */
 static __device__ __forceinline__ void philox(uint32_t out[4], uint64_t group, uint32_t step,

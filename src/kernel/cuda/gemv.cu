@@ -35,7 +35,9 @@ static __device__ __forceinline__ void add_places(float sum[M][R], const float *
     for (int s = 0; s < U; s++)
         for (int r = 0; r < R; r++)
             u[s][r] = row_four<WIDE>(w[r], p + s * STEP, k);
+#pragma unroll
     for (int s = 0; s < U; s++)
+#pragma unroll
         for (int i = 0; i < M; i++) {
             const pack<4> v = row_four<WIDE>(x[i], p + s * STEP, k);
             for (int r = 0; r < R; r++)
@@ -45,7 +47,7 @@ static __device__ __forceinline__ void add_places(float sum[M][R], const float *
 }
 
 /* A warp has R rows of w and M of x; neighbouring blocks have the same rows of w. Loads of U places
- * are on their way at a time. WIDE: rows begin at multiples of 16 bytes and k is a multiple of 4. */
+ * are on their way at a time. WIDE: rows begin at multiples of 16 bytes, k is a multiple of 4. */
 template <int M, int R, bool WIDE>
 static __global__ void __launch_bounds__(GEMV_BLOCK) gemv_kernel(gemv_args a, size_t chunks)
 {
@@ -67,6 +69,7 @@ static __global__ void __launch_bounds__(GEMV_BLOCK) gemv_kernel(gemv_args a, si
         add_places<M, R, U, WIDE>(sum, w, x, p, a.k);
     for (; p < a.k; p += STEP)
         add_places<M, R, 1, WIDE>(sum, w, x, p, a.k);
+#pragma unroll
     for (int i = 0; i < M; i++)
         for (int r = 0; r < R; r++) {
             const float total = warp_sum(sum[i][r]);
@@ -105,7 +108,7 @@ static void cuda_gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real
         launch_gemv<8, 4>(a, wide);
 }
 
-/* ---- packed weights ---------------------------------------------------------------------------- */
+/* ---- packed weights -------------------------------------------------------------------------- */
 
 /* Groups of QKV_K_PACKED rows of w, each turned. */
 static __global__ void __launch_bounds__(BLOCK) pack_kernel(float *packed, const float *w, size_t n,
@@ -145,6 +148,7 @@ static __global__ void __launch_bounds__(BLOCK) packed_kernel(gemv_args a, size_
 #pragma unroll 4
     for (size_t p = threadIdx.x / 4; p < a.k; p += PLACES) {
         const pack<4> u = load_four(w + p * QKV_K_PACKED, wide);
+#pragma unroll
         for (int i = 0; i < M; i++) {
             const float v = x[i][p];
             for (int q = 0; q < 4; q++)

@@ -3,8 +3,8 @@
  * integers, x is rounded to 8 bits first.
  *
  * A block has one group of 16 rows of w. 4 threads read a line in vectors of 4 rows and go along k
- * in units, whose sums the block adds up in the end. The order of every sum depends on k alone: what
- * a row gets does not depend on the rows beside it. */
+ * in units, whose sums the block adds up in the end. The order of every sum depends on k alone:
+ * what a row gets does not depend on the rows beside it. */
 #include <cfloat>
 
 #include "kernel/cuda/small.cuh"
@@ -21,7 +21,7 @@ struct small_product {
     bool wide;            /* of bf16: rows of x begin at multiples of 16 bytes */
 };
 
-/* ---- x in 8 bits: a warp for each block ------------------------------------------------------------ */
+/* ---- x in 8 bits: a warp for each block ------------------------------------------------------ */
 
 static __global__ void __launch_bounds__(BLOCK) round_kernel(int8_t *q, float *scale,
                                                              small_product t, size_t block)
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(BLOCK) round_kernel(int8_t *q, float *s
     }
 }
 
-/* ---- one unit of a group, for M rows of x ---------------------------------------------------------- */
+/* ---- one unit of a group, for M rows of x ---------------------------------------------------- */
 
 /* Lines of a unit: a block of integers; 8 numbers in bf16. */
 static constexpr __host__ __device__ int unit_lines(int type)
@@ -89,6 +89,7 @@ static __device__ __forceinline__ void unit8(float sum[M][4], const small_produc
         uint32_t w[4][4];
         for (int l = 0; l < 4; l++)
             line_of(w[l], lines + (4 * s + l) * QKV_K_PACKED);
+#pragma unroll
         for (int i = 0; i < M; i++) {
             int x[4];
             words_of(x, t.q + ((first + i) * t.w.blocks + u) * QKV_K_INT8_BLOCK + 16 * s);
@@ -97,6 +98,7 @@ static __device__ __forceinline__ void unit8(float sum[M][4], const small_produc
                     dot[i][r] = __dp4a(signed8(w[l][r]), x[l], dot[i][r]);
         }
     }
+#pragma unroll
     for (int i = 0; i < M; i++) {
         const float by = t.q_scale[(first + i) * t.w.blocks + u];
         for (int r = 0; r < 4; r++)
@@ -116,6 +118,7 @@ static __device__ __forceinline__ void unit4(float sum[M][4], const small_produc
         line_of(w[l], lines + l * QKV_K_PACKED);
     for (int r = 0; r < 4; r++)
         by_w[r] = bf16_low(scales[r]) * 0.0625f;
+#pragma unroll
     for (int i = 0; i < M; i++) {
         const int8_t *q = t.q + ((first + i) * t.w.blocks + u) * QKV_K_INT4_BLOCK;
         const float by = t.q_scale[(first + i) * t.w.blocks + u];
@@ -154,7 +157,9 @@ static __device__ __forceinline__ void unit16(float sum[M][4], const small_produ
     for (int l = 0; l < 4; l++)
         if ((size_t)l < left)
             line_of(w[l], lines + l * QKV_K_PACKED);
+#pragma unroll
     for (int i = 0; i < M; i++)
+#pragma unroll
         for (int half = 0; half < 2; half++) {
             const pack<4> x = x_four(t, first + i, 8 * u + 4 * half);
             for (int l = 0; l < 2; l++)
@@ -166,13 +171,14 @@ static __device__ __forceinline__ void unit16(float sum[M][4], const small_produ
         }
 }
 
-/* ---- the product ----------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 /* part (warps, M, 16): the sums of the warps' units. */
 template <int M>
 static __device__ __forceinline__ void add_up(float sum[M][4], float part[][M][QKV_K_PACKED])
 {
     const unsigned lane = threadIdx.x % WARP;
+#pragma unroll
     for (int i = 0; i < M; i++)
         for (int r = 0; r < 4; r++) {
             for (int d = QUAD; d < WARP; d *= 2)
