@@ -121,7 +121,7 @@ ATT_DEVICE void forward_weights(att_numbers &s, forward_rows &x, att_numbers (&o
         x.sum[r] *= by;
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            s[r][c] = now == -INFINITY ? 0 : att_exp(s[r][c] - now);
+            s[r][c] = att_weight(s[r][c], now);
             x.sum[r] += s[r][c];
         }
 #pragma unroll
@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(ATT_THREADS, NC == 1 ? 3 : 2)
         const size_t token = s.q_begin + i0 + row;
         if (att_column() == 0 && chunk == 0 && row < rows)
             lse[token * p.H + h] =
-                state.largest[r] == -INFINITY ? -INFINITY : state.largest[r] + logf(sum);
+                sum == 0 ? -INFINITY : state.largest[r] + logf(sum);
 #pragma unroll
         for (int n = 0; n < NC; n++) {
             const int c = (chunk + n) * ATT_TILE;

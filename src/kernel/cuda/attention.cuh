@@ -76,6 +76,11 @@ ATT_DEVICE att_sequence att_sequence_of(const att_problem &p, int b)
 
 /* Of what is not above 0: within 2^-22 of 1, which is where attention's numbers come from. */
 ATT_DEVICE float att_exp(float x) { return __expf(x); }
+/* Of a score, relative to the largest; of rows that see nothing 0. A score that is NaN stays it. */
+ATT_DEVICE float att_weight(float score, float largest)
+{
+    return score == -INFINITY ? 0 : att_exp(score - largest);
+}
 
 /* Query i sees keys lo .. hi-1. */
 struct att_range {

@@ -12,7 +12,7 @@ ATT_DEVICE void few_finish(const att_problem &p, const few_job &w, size_t token,
 {
     w.out[token * p.o_row + h * p.o_head + c] = sum == 0 ? 0 : o / sum;
     if (c == 0)
-        w.lse[token * p.H + h] = largest == -INFINITY ? -INFINITY : largest + logf(sum);
+        w.lse[token * p.H + h] = sum == 0 ? -INFINITY : largest + logf(sum);
 }
 
 /* Numbers of a (query, split), and where they begin. */

@@ -168,7 +168,7 @@ ATT_DEVICE void few_weights(float (&s)[ROWS][KEYS], few_state<ROWS> &x, const fl
         x.sum[r] *= by;
 #pragma unroll
         for (int n = 0; n < KEYS; n++) {
-            s[r][n] = now == -INFINITY ? 0 : att_exp(s[r][n] - now);
+            s[r][n] = att_weight(s[r][n], now);
             x.sum[r] += s[r][n];
         }
 #pragma unroll
