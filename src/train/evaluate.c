@@ -31,7 +31,7 @@ static qkv_status evaluate_measure(qkv__loop *l, size_t units, qkv_metrics *m)
     qkv_status status =
         l->task->held_out ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
     (void)qkv__hold(l->ctx, true);
-    if (status == QKV_E_CANCELLED && !l->ranks)
+    if (status == QKV_E_CANCELLED && qkv_dist_size(l->ctx) == 1)
         l->stop = true;
     if (!status && m->count && !isfinite(m->item[0].value)) {
         status = qkv__check_finite(l);

@@ -290,6 +290,33 @@ static qkv_status trim_lines(qkv__loop *l, const char *path)
     return status;
 }
 
+static bool is_of_kind(const char *line, size_t len, const char *kind)
+{
+    char begin[48];
+    int n = snprintf(begin, sizeof begin, "{\"kind\": \"%s\"", kind); /* as line_begin writes it */
+    return len > (size_t)n && memcmp(line, begin, (size_t)n) == 0;
+}
+
+qkv_status qkv__log_ended(qkv__loop *l, bool *ended)
+{
+    const qkv_path path = qkv_path_in(l->dir, METRICS);
+    char *text = NULL;
+    size_t size = 0;
+    *ended = true;
+    if (!qkv_file_exists(path.text))
+        return QKV_OK;
+    qkv_status status = qkv_file_read(l->ctx, path.text, 0, &text, &size);
+    for (size_t at = 0; at < size && !status;) {
+        const char *end = memchr(text + at, '\n', size - at);
+        size_t len = end ? (size_t)(end - text) - at : 0;
+        *ended = is_of_kind(text + at, len, "final") ||
+                 (*ended && !is_of_kind(text + at, len, "eval"));
+        at = end ? at + len + 1 : size;
+    }
+    qkv_free(l->ctx, text);
+    return status;
+}
+
 /* A run that begins anew has a file of its own. */
 static qkv_status begin_events(qkv__loop *l, const char *path)
 {

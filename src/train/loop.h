@@ -138,6 +138,8 @@ qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
 
 /* ---- log.c: train/metrics.jsonl, train/events.out.tfevents.qkv, train/run.json ---- */
 qkv_status qkv__log_begin(qkv__loop *l); /* drops what will be written again from l->step on */
+/* *ended: false when there are evaluations in it and no last one, of the model that was saved. */
+qkv_status qkv__log_ended(qkv__loop *l, bool *ended);
 void qkv__log_free(qkv__loop *l);
 bool qkv__log_norms_due(uint64_t step); /* are norms logged after this many updates? */
 qkv_status qkv__log_step(qkv__loop *l);

@@ -1,4 +1,5 @@
 /* plan.c - how many updates fit into the time. */
+#include <math.h>
 #include <stdio.h>
 
 #include "train/loop.h"
@@ -49,15 +50,18 @@ static double cost(const qkv__loop *l, uint64_t n, double per_update)
     return (double)n * per_update + (double)evals * l->eval_time + evaluate + l->save_time;
 }
 
-/* The updates that fit into what is left. */
+/* The updates that fit into what is left, or half an update more. Between `fits` and `most`, which
+ * do and do not, evaluations come in whole numbers: not a straight line. */
 static uint64_t fit(const qkv__loop *l, double left, double per_update)
 {
-    double n = 0;
-    for (int i = 0; i < 4; i++) { /* evaluations come in whole numbers: not a straight line */
-        n += (left - cost(l, (uint64_t)n, per_update)) / per_update;
-        n = n > 0 ? n : 0;
+    uint64_t fits = 0, most = (uint64_t)(fmax(left, 0) / per_update) + 2;
+    while (most - fits > 1) {
+        uint64_t n = fits + (most - fits) / 2;
+        bool enough = cost(l, n, per_update) <= left + per_update / 2;
+        fits = enough ? n : fits;
+        most = enough ? most : n;
     }
-    return (uint64_t)(n + 0.5);
+    return fits;
 }
 
 /* A run that is quicker than planned gets there by its updates before its time: it must not end
@@ -78,7 +82,7 @@ bool qkv__plan_update(qkv__loop *l)
 {
     if (!is_due(l))
         return false;
-    double per_update = (qkv_now() - l->mark) / (double)l->updates;
+    double per_update = fmax((qkv_now() - l->mark) / (double)l->updates, 1e-9);
     uint64_t n = fit(l, budget(l) - qkv__seconds(l), per_update);
     qkv__plan *p = &l->plans[l->plan_count++];
     *p = (qkv__plan){l->step, l->step + n};

@@ -177,12 +177,36 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         status = qkv__json_get_bool(&j, "finished", &l->finished);
     if (!status)
         status = qkv__json_opt_bool(&j, "evaluation_owed", &l->owed);
-    if (!status && !l->finished)
-        status = get_products(l, &j);
-    if (!status && !l->finished)
-        status = qkv__settings_compare(l, &j);
     if (!l->o.steps) /* what a time budget allowed */
         l->eval_units = (size_t)eval_units;
+    qkv__json_free(&j);
+    return status;
+}
+
+/* A finished run is saved before its last evaluation. If that was cut short, it is still to do. */
+static qkv_status check_end(qkv__loop *l)
+{
+    bool ended = true;
+    qkv_status status = l->finished && l->dir ? qkv__log_ended(l, &ended) : QKV_OK;
+    status = qkv__dist_agree(l->ctx, status);
+    if (!status)
+        status = qkv__follow_flag(l, &ended);
+    l->finished = l->finished && ended;
+    return status;
+}
+
+/* What a run that goes on is to keep, or a note tells of. */
+static qkv_status get_settings(qkv__loop *l, const char *path, const char *text)
+{
+    qkv__json j;
+    if (l->finished)
+        return QKV_OK;
+    qkv_status status = qkv__json_parse(&j, l->ctx, path, text, strlen(text));
+    if (status)
+        return status;
+    status = get_products(l, &j);
+    if (!status)
+        status = qkv__settings_compare(l, &j);
     qkv__json_free(&j);
     return status;
 }
@@ -426,14 +450,18 @@ qkv_status qkv__state_shards(const qkv__loop *l, size_t *shards)
 qkv_status qkv__state_load(qkv__loop *l)
 {
     char *path = l->dir ? state_path(l) : NULL, *place = NULL;
-    const char *text = NULL;
+    const char *text = NULL, *named = path ? path : "the checkpoint";
     qkv_safetensors *file = NULL;
     qkv_status status = qkv__leads(l) ? open_state(l, path, &file, &text) : QKV_OK;
     status = qkv__dist_agree(l->ctx, status);
     if (!status)
         status = share_text(l, text, &place);
     if (!status)
-        status = qkv__dist_agree(l->ctx, get_place(l, path ? path : "the checkpoint", place));
+        status = qkv__dist_agree(l->ctx, get_place(l, named, place));
+    if (!status)
+        status = check_end(l);
+    if (!status)
+        status = qkv__dist_agree(l->ctx, get_settings(l, named, place));
     if (!status)
         status = load_entries(l, path, file);
     qkv_safetensors_close(file);

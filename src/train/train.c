@@ -280,8 +280,9 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
         status = qkv__evaluate_saved(l, &r->metrics);
     if (!status && done)
         status = qkv__log_final(l, &r->metrics);
-    if (status == QKV_E_CANCELLED && l->stop) {
+    if (status == QKV_E_CANCELLED && l->stop) { /* the log shows that it is still to do */
         r->metrics = (qkv_metrics){0};
+        r->stopped = true;
         status = QKV_OK;
     }
     if (!status)

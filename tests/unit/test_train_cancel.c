@@ -1,6 +1,6 @@
 /* An event function ends training between two operations: what was learned is saved, and the run
- * goes on to the same bits. Losses, evaluations and samples here take longer than events are
- * apart. */
+ * goes on to the same bits and the same log. Losses, evaluations and samples here take longer than
+ * events are apart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,9 @@ typedef struct {
     qkv_model *model;
     size_t losses, evaluations, events; /* events: that asked for an end */
     size_t samples; /* times that some were made */
-    bool slow_loss, slow_evaluation, slow_sample, asked; /* asked: to end */
+    size_t shards; /* 0: as many as by default */
+    size_t slow_at; /* the evaluation that takes long, counted from 1; 0: none */
+    bool slow_loss, slow_sample, asked; /* asked: to end */
     uint64_t evaluated[2 * STEPS], sampled[2 * STEPS], step;
 } job;
 
@@ -52,7 +54,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     job *j = self;
     (void)limit;
-    if (j->slow_evaluation && j->step == 4)
+    if (j->slow_at == j->evaluations + 1)
         wait_long(j);
     qkv_tape_reset(t);
     const qkv_tensor *y = sum_of_squares(j, t);
@@ -117,6 +119,8 @@ static qkv_train_result learn(job *j, const char *dir, int phases)
     qkv_train_result r;
     o.steps = STEPS;
     o.eval_every = 2;
+    o.batch = 2;
+    o.shards = j->shards;
     o.sample = sample;
     o.sample_user = j;
     qkv_context_on_event(ctx, on_event, j);
@@ -135,22 +139,42 @@ static void expect_same_bits(const job *a, const job *b)
     }
 }
 
+/* The lines of a run's log that are of this kind. */
+static int lines_of(const char *dir, const char *kind)
+{
+    char path[80], begin[40], line[4096];
+    int count = 0;
+    (void)snprintf(path, sizeof path, "%s/train/metrics.jsonl", dir);
+    (void)snprintf(begin, sizeof begin, "{\"kind\": \"%s\"", kind);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        count += strncmp(line, begin, strlen(begin)) == 0;
+    assert_int_equal(fclose(f), 0);
+    return count;
+}
+
 /* Stops j at its first event, goes on, and compares with a run that was not stopped. */
 static void expect_resumed(job j, uint64_t step)
 {
     char dir[] = "/tmp/qkv-cancel-XXXXXX", command[64];
-    job whole = {.model = small_gpt()};
+    job whole = {.model = small_gpt(), .shards = j.shards};
     assert_non_null(mkdtemp(dir));
-    (void)learn(&whole, NULL, 1);
+    qkv_train_result straight = learn(&whole, NULL, 1);
     j.model = small_gpt();
     qkv_train_result r = learn(&j, dir, 1);
     assert_true(r.stopped);
     assert_int_equal(r.step, step);
     assert_int_equal(j.events, 1);
     bool again = j.slow_sample; /* an evaluation is, if its samples were cut short */
-    j.slow_loss = j.slow_evaluation = j.slow_sample = j.asked = false;
+    j.slow_loss = j.slow_sample = j.asked = false;
+    j.slow_at = 0;
     r = learn(&j, dir, 1);
-    assert_false(r.stopped);
+    assert_false(r.stopped || r.was_finished);
+    assert_int_equal(r.metrics.count, 1);
+    assert_true(r.metrics.item[0].value == straight.metrics.item[0].value);
+    assert_int_equal(lines_of(dir, "eval"), STEPS / 2 + 1);
+    assert_int_equal(lines_of(dir, "final"), 1);
     assert_int_equal(r.step, STEPS);
     assert_int_equal(r.best_step, STEPS);
     expect_same_bits(&j, &whole);
@@ -159,6 +183,8 @@ static void expect_resumed(job j, uint64_t step)
         assert_memory_equal(j.evaluated, whole.evaluated, sizeof whole.evaluated);
     assert_int_equal(j.samples, whole.samples);
     assert_memory_equal(j.sampled, whole.sampled, sizeof whole.sampled);
+    assert_true(learn(&j, dir, 1).was_finished);
+    assert_int_equal(j.evaluations, whole.evaluations + again);
     qkv_model_destroy(j.model);
     qkv_model_destroy(whole.model);
     (void)snprintf(command, sizeof command, "rm -r %s", dir);
@@ -174,7 +200,24 @@ static void test_within_an_update(void **state)
 static void test_within_an_evaluation(void **state)
 {
     (void)state;
-    expect_resumed((job){.slow_evaluation = true}, 4);
+    expect_resumed((job){.slow_at = 3}, 4);
+    expect_resumed((job){.slow_at = 4}, STEPS);
+}
+
+/* The state says already that the run is finished: the log says that this one is missing. */
+static void test_within_the_last_evaluation(void **state)
+{
+    (void)state;
+    expect_resumed((job){.slow_at = 5}, STEPS);
+}
+
+/* One process has them all: its updates are whole, the rest can be cut short. */
+static void test_several_shards(void **state)
+{
+    (void)state;
+    expect_resumed((job){.slow_at = 3, .shards = 2}, 4);
+    expect_resumed((job){.slow_at = 5, .shards = 2}, STEPS);
+    expect_resumed((job){.slow_sample = true, .shards = 2}, 4);
 }
 
 static void test_within_samples(void **state)
@@ -197,7 +240,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_within_an_update),
-        cmocka_unit_test(test_within_an_evaluation), cmocka_unit_test(test_within_samples),
+        cmocka_unit_test(test_within_an_evaluation),
+        cmocka_unit_test(test_within_the_last_evaluation),
+        cmocka_unit_test(test_within_samples), cmocka_unit_test(test_several_shards),
         cmocka_unit_test(test_updates_of_two_phases)};
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }
