@@ -86,6 +86,11 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
     return status;
 }
 
+qkv_status qkv_context_wait(qkv_context *ctx)
+{
+    return qkv__context_device(ctx)->sync(ctx);
+}
+
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)
 {
     const qkv__device *d = qkv__context_device(ctx);
