@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import sys
 from _thread import RLock, allocate_lock, start_new_thread
-from ctypes import CDLL, byref, c_void_p, create_string_buffer, string_at
+from ctypes import CDLL, addressof, byref, c_void_p, create_string_buffer, string_at
 
 from . import c
 from .errors import BY_STATUS, ArgumentError, CancelledError, ClosedError, Error
@@ -413,11 +413,12 @@ class Context:
     one waits. For work in parallel make a context for each thread.
 
     threads: 0: one per core. isa: bits (c.QKV_ISA_REFERENCE ..); 0: all that the processor has.
-    dtype: of products in training, "f32", "bf16" or "auto". on_event: receives an Event; False
-    cancels the call.
+    dtype: of products in training, "f32", "bf16" or "auto". device: where to compute, "cpu", "cuda"
+    or "cuda:N". on_event: receives an Event; False cancels the call.
     """
 
     def __init__(self, *, threads: int = 0, isa: int = 0, dtype: str = 'f32',
+                 device: str = 'cpu',
                  on_event: Optional[Callable[[Event], object]] = None):
         options = c.qkv_context_defaults()
         products = getattr(c, 'QKV_PRODUCTS_' + str(dtype).upper(), None)
@@ -431,6 +432,10 @@ class Context:
             self._core = Core(options)
         except (TypeError, ArgumentError):
             raise ArgumentError(said) from None
+        if device != 'cpu':  # one that does not open says why, which a context must be there for
+            name = create_string_buffer(to_bytes(device, 'device'))
+            options.device = addressof(name)
+            self._core.do(c.qkv_context_configure, self._core.pointer, byref(options))
         self._core.on_event = on_event
 
     @property
@@ -444,6 +449,12 @@ class Context:
     @property
     def threads(self) -> int:
         return int(self._core.get(c.qkv_context_threads, self._core.pointer))
+
+    @property
+    def card(self) -> Optional[str]:
+        """The name of the card that it computes on; None: it is the processor."""
+        name = self._core.get(c.qkv_machine_card, self._core.pointer)
+        return to_str(name) if name else None
 
     def cancel(self) -> None:
         """Cancels the call that goes on, from any thread: CancelledError there. Training saves and

@@ -151,6 +151,18 @@ class Sentences(Test):
         self.fails(qkv.ArgumentError, None, qkv.Context, threads='two')
         self.fails(qkv.ArgumentError, None, qkv.Context, dtype='f99')
         self.assertEqual(qkv.Context(threads=2).threads, 2)
+        self.assertIsNone(qkv.Context(device='cpu').card)
+        for device in ('disk', 'cuda:x'):
+            self.fails(qkv.ArgumentError, 'device: cpu, cuda or cuda:N expected, found %s' % device,
+                       qkv.Context, device=device)
+
+    @unittest.skipUnless(os.environ.get('QKV_CUDA'), 'no card and no emulator is named')
+    def test_device(self):
+        ctx = base.context(device='cuda')
+        self.assertTrue(ctx.card)
+        with qkv.Model(base.directory('lm'), ctx=ctx) as on_card:
+            self.assertEqual(on_card.generate('the', tokens=6, temperature=0),
+                             model('lm').generate('the', tokens=6, temperature=0))
 
     def test_every_option_has_words(self):
         for name in ('open', 'chat', 'generate', 'translate', 'fill', 'look', 'patch', 'evaluate',
