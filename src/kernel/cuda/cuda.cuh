@@ -26,7 +26,7 @@ typedef __nv_bfloat16 bf16;
 
 #ifdef QKV_CUDA_EMULATED
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
-    emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); })
+    (cuda_wrote(), emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
 #define DYNAMIC_SHARED(name) char *name = emulated_dynamic_shared()
 #else
 /* kernel<<<grid, block, shared>>>(arguments); the name of a template with several parameters in
@@ -34,6 +34,7 @@ typedef __nv_bfloat16 bf16;
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
     do {                                                                                           \
         kernel<<<grid, block, shared, cuda_stream()>>>(__VA_ARGS__);                               \
+        cuda_wrote();                                                                              \
         cuda_note(cudaGetLastError());                                                             \
     } while (0)
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
@@ -45,6 +46,9 @@ cudaStream_t cuda_stream(void);
 /* Remembers the first error that is not cudaSuccess; sync reports it. */
 void cuda_note(cudaError_t error);
 int cuda_multiprocessors(void);
+/* Counts what may have written to device memory: launches, copies and fills. */
+void cuda_wrote(void);
+uint64_t cuda_writes(void);
 /* A copy of a small host array on the device, valid for what is launched before the next
  * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };
@@ -123,6 +127,8 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
     qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
 qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
+/* Kernels that time themselves, where the environment asks for it. */
+void cuda_profile(qkv_kernels *f32, qkv_kernels *bf16);
 /* The products, for other files. */
 qkv_k_gemm_fn cuda_gemm, cuda_gemm_bf16;
 }

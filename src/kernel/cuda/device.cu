@@ -1,4 +1,5 @@
 /* device.cu - a CUDA card as a device: its memory, the one stream of the process, its table. */
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -36,6 +37,10 @@ cudaStream_t cuda_stream(void)
 
 int cuda_multiprocessors(void) { return multiprocessors; }
 
+static std::atomic<uint64_t> writes;
+void cuda_wrote(void) { writes++; }
+uint64_t cuda_writes(void) { return writes; }
+
 void cuda_note(cudaError_t error)
 {
     if (error == cudaSuccess)
@@ -69,6 +74,7 @@ static void device_free(qkv_context *, void *p)
 
 static void device_copy_in(void *to, const void *from, size_t bytes)
 {
+    cuda_wrote();
     if (bytes)
         cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
@@ -112,6 +118,7 @@ static void device_copy(void *to, const void *from, size_t bytes)
     const char *f = (const char *)from;
     if (!bytes || t == f)
         return;
+    cuda_wrote();
     if (t + bytes <= f || f + bytes <= t)
         cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()));
     else if (t < f)
@@ -122,6 +129,7 @@ static void device_copy(void *to, const void *from, size_t bytes)
 
 static void device_fill(void *to, int byte, size_t bytes)
 {
+    cuda_wrote();
     if (bytes)
         cuda_note(cudaMemsetAsync(to, byte, bytes, cuda_stream()));
 }
@@ -195,6 +203,7 @@ static void fill_tables(void)
     tables[1] = tables[0];
     for (qkv__fill_fn *fill : bf16_files)
         fill(&tables[1]);
+    cuda_profile(&tables[0], &tables[1]);
 }
 
 static const qkv_kernels *device_kernels(unsigned isa)

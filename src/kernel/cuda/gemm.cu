@@ -1,5 +1,7 @@
 /* gemm.cu - matrix products: cuBLASLt's, and a plain kernel for what it refuses. Operands of bf16
  * products are rounded into scratch first, to nearest, ties to even; sums are in f32. */
+#include <mutex>
+
 #include "kernel/cuda/blas.cuh"
 
 /* ---- the plain kernel ---------------------------------------------------------------------------- */
@@ -42,6 +44,7 @@ static __global__ void plain_product(float *c, const T *a, const T *b, blas_prod
 template <typename T>
 static void multiply(float *c, const T *a, const T *b, const blas_product &p)
 {
+    cuda_wrote();
     if (blas_multiply(c, a, b, &p))
         return;
     size_t down = (p.m + TILE - 1) / TILE;
@@ -82,11 +85,53 @@ static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ld
     }
 }
 
+/* The last first operand, rounded: a backward pass multiplies the same gradient twice, a gated layer
+ * the same input. It holds while nothing but products has written anything since. */
+static struct {
+    std::mutex lock;
+    const float *x;
+    size_t rows, cols, ldx, bytes;
+    bf16 *y;
+    uint64_t writes;
+} last;
+
+static void forget_rounded(void) { last.x = NULL; }
+
+/* After a product that wrote c. */
+static void keep_rounded(const float *c, size_t m, size_t ldc)
+{
+    last.writes = cuda_writes();
+    if (last.x && c < last.x + last.rows * last.ldx && last.x < c + m * ldc)
+        forget_rounded();
+}
+
+/* Room for so many numbers, or NULL; what was kept is lost. */
+static bf16 *last_room(size_t numbers)
+{
+    forget_rounded();
+    if (numbers * sizeof(bf16) <= last.bytes)
+        return last.y;
+    cuda_note(cudaFree(last.y));
+    last.bytes = numbers * sizeof(bf16);
+    if (cudaMalloc((void **)&last.y, last.bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        last.y = NULL, last.bytes = 0;
+    }
+    return last.y;
+}
+
 static bf16 *rounded(const qkv_exec *e, const float *x, size_t rows, size_t cols, size_t ldx,
-                     size_t *ldy)
+                     size_t *ldy, bool keep)
 {
     *ldy = (cols + BF16_ROW - 1) / BF16_ROW * BF16_ROW;
-    bf16 *y = (bf16 *)qkv__arena_alloc(e->scratch, rows * *ldy * sizeof *y);
+    if (keep && last.x == x && last.rows == rows && last.cols == cols && last.ldx == ldx &&
+        last.writes == cuda_writes())
+        return last.y;
+    bf16 *y = keep ? last_room(rows * *ldy) : NULL;
+    if (y)
+        last.x = x, last.rows = rows, last.cols = cols, last.ldx = ldx;
+    else
+        y = (bf16 *)qkv__arena_alloc(e->scratch, rows * *ldy * sizeof *y);
     bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
     if (y)
         LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, y, *ldy, x, ldx, rows, cols,
@@ -103,14 +148,16 @@ extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a
         return;
     }
     qkv__mark mark = qkv__arena_mark(e->scratch);
+    std::lock_guard<std::mutex> guard(last.lock);
     size_t lda, ldb;
-    bf16 *ra = args->ta ? rounded(e, a, k, m, args->lda, &lda)
-                        : rounded(e, a, m, k, args->lda, &lda);
-    bf16 *rb = args->tb ? rounded(e, b, n, k, args->ldb, &ldb)
-                        : rounded(e, b, k, n, args->ldb, &ldb);
+    bf16 *ra = args->ta ? rounded(e, a, k, m, args->lda, &lda, true)
+                        : rounded(e, a, m, k, args->lda, &lda, true);
+    bf16 *rb = args->tb ? rounded(e, b, n, k, args->ldb, &ldb, false)
+                        : rounded(e, b, k, n, args->ldb, &ldb, false);
     if (ra && rb)
         multiply(c, (const bf16 *)ra, (const bf16 *)rb,
                  {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc, args->bias});
+    keep_rounded(c, m, args->ldc);
     qkv__arena_release(e->scratch, mark);
 }
 
