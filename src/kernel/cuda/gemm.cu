@@ -105,6 +105,13 @@ static void keep_rounded(const float *c, size_t m, size_t ldc)
         forget_rounded();
 }
 
+void cuda_spares_operand(uint64_t before)
+{
+    std::lock_guard<std::mutex> guard(last.lock);
+    if (last.writes == before)
+        last.writes = cuda_writes();
+}
+
 /* Room for so many numbers, or NULL; what was kept is lost. */
 static bf16 *last_room(size_t numbers)
 {
