@@ -49,7 +49,7 @@ int cuda_multiprocessors(void);
 /* Counts what may have written to device memory: launches, copies and fills. */
 void cuda_wrote(void);
 uint64_t cuda_writes(void);
-/* What was launched since that count wrote to nothing that a product has read (gemm.cu). */
+/* What was launched since that count wrote to nothing that a product reads (operands.cu). */
 void cuda_spares_operand(uint64_t before);
 /* A copy of a small host array on the device, valid for what is launched before the next
  * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
@@ -128,7 +128,8 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
     qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv,
     qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
-qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
+qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16,
+    qkv__cuda_activations_bf16, qkv__cuda_norms_bf16;
 /* Kernels that time themselves, where the environment asks for it. */
 void cuda_profile(qkv_kernels *f32, qkv_kernels *bf16);
 /* The products, for other files. */

@@ -1,8 +1,7 @@
-/* gemm.cu - matrix products: cuBLASLt's, and a plain kernel for what it refuses. Operands of bf16
- * products are rounded into scratch first, to nearest, ties to even; sums are in f32. */
-#include <mutex>
-
+/* gemm.cu - matrix products: cuBLASLt's, and a plain kernel for what it refuses. Sums are
+ * in f32. */
 #include "kernel/cuda/blas.cuh"
+#include "kernel/cuda/operands.cuh"
 
 /* ---- the plain kernel ---------------------------------------------------------------------------- */
 
@@ -60,91 +59,7 @@ extern "C" void cuda_gemm(const qkv_exec *, qkv_real *c, const qkv_real *a, cons
                            args->ldb, args->ldc, args->bias});
 }
 
-/* ---- operands in bf16 ---------------------------------------------------------------------------- */
-
-enum { BF16_ROW = 8 }; /* a row of a rounded operand is a multiple of so many numbers: 16 bytes */
-
-/* y (rows, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread where rows begin at
- * multiples of 16 bytes. What lies between cols and ldy is 0. */
-static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ldx, size_t rows,
-                                  size_t cols, bool wide)
-{
-    const size_t groups = ldy / 4;
-    for (FOR_EACH(i, rows * groups)) {
-        size_t r = i / groups, c = i % groups * 4;
-        const float *from = x + r * ldx + c;
-        float4 v;
-        if (wide && c + 4 <= cols)
-            v = *(const float4 *)from;
-        else
-            v = make_float4(c < cols ? from[0] : 0, c + 1 < cols ? from[1] : 0,
-                            c + 2 < cols ? from[2] : 0, c + 3 < cols ? from[3] : 0);
-        __nv_bfloat162 *to = (__nv_bfloat162 *)(y + r * ldy + c);
-        to[0] = __floats2bfloat162_rn(v.x, v.y);
-        to[1] = __floats2bfloat162_rn(v.z, v.w);
-    }
-}
-
-/* The last first operand, rounded: a backward pass multiplies the same gradient twice, a gated layer
- * the same input. It holds while nothing but products has written anything since. */
-static struct {
-    std::mutex lock;
-    const float *x;
-    size_t rows, cols, ldx, bytes;
-    bf16 *y;
-    uint64_t writes;
-} last;
-
-static void forget_rounded(void) { last.x = NULL; }
-
-/* After a product that wrote c. */
-static void keep_rounded(const float *c, size_t m, size_t ldc)
-{
-    last.writes = cuda_writes();
-    if (last.x && c < last.x + last.rows * last.ldx && last.x < c + m * ldc)
-        forget_rounded();
-}
-
-void cuda_spares_operand(uint64_t before)
-{
-    std::lock_guard<std::mutex> guard(last.lock);
-    if (last.writes == before)
-        last.writes = cuda_writes();
-}
-
-/* Room for so many numbers, or NULL; what was kept is lost. */
-static bf16 *last_room(size_t numbers)
-{
-    forget_rounded();
-    if (numbers * sizeof(bf16) <= last.bytes)
-        return last.y;
-    cuda_note(cudaFree(last.y));
-    last.bytes = numbers * sizeof(bf16);
-    if (cudaMalloc((void **)&last.y, last.bytes) != cudaSuccess) {
-        (void)cudaGetLastError();
-        last.y = NULL, last.bytes = 0;
-    }
-    return last.y;
-}
-
-static bf16 *rounded(const qkv_exec *e, const float *x, size_t rows, size_t cols, size_t ldx,
-                     size_t *ldy, bool keep)
-{
-    *ldy = (cols + BF16_ROW - 1) / BF16_ROW * BF16_ROW;
-    if (keep && last.x == x && last.rows == rows && last.cols == cols && last.ldx == ldx &&
-        last.writes == cuda_writes())
-        return last.y;
-    bf16 *y = keep ? last_room(rows * *ldy) : NULL;
-    if (y)
-        last.x = x, last.rows = rows, last.cols = cols, last.ldx = ldx;
-    else
-        y = (bf16 *)qkv__arena_alloc(e->scratch, rows * *ldy * sizeof *y);
-    bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
-    if (y)
-        LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, y, *ldy, x, ldx, rows, cols,
-               wide);
-    return y;
-}
+/* ---- of operands in bf16 --------------------------------------------------------------------- */
 
 extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a,
                                const qkv_real *b, const qkv_k_gemm_args *args)
@@ -154,18 +69,18 @@ extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a
         cuda_gemm(e, c, a, b, args);
         return;
     }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    std::lock_guard<std::mutex> guard(last.lock);
+    operands_lock();
     size_t lda, ldb;
-    bf16 *ra = args->ta ? rounded(e, a, k, m, args->lda, &lda, true)
-                        : rounded(e, a, m, k, args->lda, &lda, true);
-    bf16 *rb = args->tb ? rounded(e, b, n, k, args->ldb, &ldb, false)
-                        : rounded(e, b, k, n, args->ldb, &ldb, false);
+    const bf16 *ra = args->ta ? operand_rounded(a, k, m, args->lda, &lda)
+                              : operand_rounded(a, m, k, args->lda, &lda);
+    const bf16 *rb = args->tb ? operand_rounded(b, n, k, args->ldb, &ldb)
+                              : operand_rounded(b, k, n, args->ldb, &ldb);
     if (ra && rb)
-        multiply(c, (const bf16 *)ra, (const bf16 *)rb,
-                 {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc, args->bias});
-    keep_rounded(c, m, args->ldc);
-    qkv__arena_release(e->scratch, mark);
+        multiply(c, ra, rb, {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc,
+                             args->bias});
+    else
+        cuda_note(cudaErrorMemoryAllocation);
+    operands_unlock(c, m, args->ldc);
 }
 
 extern "C" void qkv__cuda_gemm(qkv_kernels *k) { k->gemm = cuda_gemm; }
