@@ -4,7 +4,7 @@
 
 #include "kernel/cuda/blas.cuh"
 
-/* ---- the plain kernel ---------------------------------------------------------------------------- */
+/* ---- the plain kernel ------------------------------------------------------------------------ */
 
 enum { TILE = 32 };
 
@@ -60,7 +60,7 @@ extern "C" void cuda_gemm(const qkv_exec *, qkv_real *c, const qkv_real *a, cons
                            args->ldb, args->ldc, args->bias});
 }
 
-/* ---- operands in bf16 ---------------------------------------------------------------------------- */
+/* ---- operands in bf16 ------------------------------------------------------------------------ */
 
 enum { BF16_ROW = 8 }; /* a row of a rounded operand is a multiple of so many numbers: 16 bytes */
 
