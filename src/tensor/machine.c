@@ -8,7 +8,8 @@
 #include "base/device.h"
 #include "kernel/kernel.h"
 
-enum { PEAK_SIZE = 2048, CARD_PEAK_SIZE = 8192, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
+enum { PEAK_SIZE = 2048, CARD_PEAK_SIZE = 8192, PRODUCT_SIZE = 1536 };
+enum { READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
 static void machine_fill(qkv_real *x, size_t n, int threads)

@@ -1,11 +1,11 @@
 /* cuda.cuh - what the files of CUDA kernels share: launches, errors, copies of small host arrays,
  * sums over warps and blocks.
  *
- * Every kernel of a process runs on one stream, so each sees what those before it wrote, and scratch
- * memory can be released as soon as the kernel that uses it is launched. The same files are compiled
- * as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after another:
- * write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives, and no
- * float atomics (sums have an order that sizes alone decide). */
+ * Every kernel of a process runs on one stream, so each sees what those before it wrote, and
+ * scratch memory can be released as soon as the kernel that uses it is launched. The same files are
+ * compiled as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after
+ * another: write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives,
+ * and no float atomics (sums have an order that sizes alone decide). */
 #ifndef QKV_KERNEL_CUDA_CUH
 #define QKV_KERNEL_CUDA_CUH
 
@@ -119,7 +119,7 @@ static __device__ __forceinline__ float block_max(float x, float *partial)
     return x;
 }
 
-/* ---- the files: each fills the slots that it has ------------------------------------------------ */
+/* ---- the files: each fills the slots that it has --------------------------------------------- */
 
 extern "C" {
 qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,

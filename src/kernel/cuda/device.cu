@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <new>
+#include <unordered_map>
 
 #include "kernel/cuda/cuda.cuh"
 
@@ -52,24 +54,57 @@ void cuda_note(cudaError_t error)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* What the library counts each piece of memory by. */
+static std::unordered_map<void *, void *> claims;
+
+static bool keep_claim(void *p, void *claim)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    try {
+        claims[p] = claim;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    return true;
+}
+
+static void *drop_claim(void *p)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = claims.find(p);
+    if (found == claims.end())
+        return NULL;
+    void *claim = found->second;
+    claims.erase(found);
+    return claim;
+}
+
 static void *device_alloc(qkv_context *ctx, size_t bytes)
 {
     void *p = NULL;
     use_card();
     cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
-    if (error == cudaSuccess)
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
+                   device_name, cudaGetErrorString(error));
+        return NULL;
+    }
+    void *claim = host->claim(ctx, bytes);
+    if (claim && keep_claim(p, claim))
         return p;
-    (void)cudaGetLastError();
-    host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
-               device_name, cudaGetErrorString(error));
+    host->unclaim(ctx, claim);
+    cuda_note(cudaFree(p));
     return NULL;
 }
 
 /* It waits for all work before it. */
-static void device_free(qkv_context *, void *p)
+static void device_free(qkv_context *ctx, void *p)
 {
-    if (p)
-        cuda_note(cudaFree(p));
+    if (!p)
+        return;
+    host->unclaim(ctx, drop_claim(p));
+    cuda_note(cudaFree(p));
 }
 
 static void device_copy_in(void *to, const void *from, size_t bytes)
@@ -146,7 +181,7 @@ static qkv_status device_sync(qkv_context *ctx)
     return host->fail(ctx, QKV_E_UNSUPPORTED, "%s: %s", device_name, cudaGetErrorString(error));
 }
 
-/* ---- small arrays of the host ------------------------------------------------------------------ */
+/* ---- small arrays of the host ---------------------------------------------------------------- */
 
 static char *uploads;
 static size_t uploads_used;
@@ -172,7 +207,7 @@ const void *cuda_upload(const void *from, size_t bytes)
     return to;
 }
 
-/* ---- scratch memory: the library's arenas ------------------------------------------------------ */
+/* ---- scratch memory: the library's arenas ---------------------------------------------------- */
 
 extern "C" void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
 {
@@ -184,7 +219,7 @@ extern "C" void qkv__arena_release(qkv__arena *a, qkv__mark mark)
     host->arena_release(a, mark);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static qkv_kernels tables[2]; /* products in f32; of operands rounded to bf16 */
 
@@ -217,7 +252,7 @@ static const qkv__device device = {
     device_fill, device_clear, device_sync, device_kernels,
     1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30};
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static bool refused(char *why, cudaError_t error, const char *what)
 {

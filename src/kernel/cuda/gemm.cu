@@ -3,7 +3,7 @@
 #include "kernel/cuda/blas.cuh"
 #include "kernel/cuda/operands.cuh"
 
-/* ---- the plain kernel ---------------------------------------------------------------------------- */
+/* ---- the plain kernel ------------------------------------------------------------------------ */
 
 enum { TILE = 32 };
 
