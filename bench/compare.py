@@ -8,6 +8,12 @@ work run it once, each in a process of its own that warms up first. The table ha
 least and the greatest rate of the rounds, the share of the limit that qkv measured in the same
 run, and the most memory that the process had. A peer that is not installed is named as missing.
 qkv itself needs neither Python nor any peer.
+
+    bench/compare.py --device cuda [--peers pytorch]
+
+computes on a card: rows that fill one, beside the peers that run there. Memory is the card's. What a
+peer compiles is compiled beforehand, all rows at once, and its processes are forked from one that
+has imported its packages, which takes longer than the work (--fresh: each imports them itself).
 """
 import argparse
 import datetime
@@ -15,12 +21,14 @@ import fnmatch
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 
 sys.dont_write_bytecode = True
 import peers  # noqa: E402  (after the line above)
@@ -36,6 +44,13 @@ class Failed(Exception):
 # ---- one process -------------------------------------------------------------------------------
 
 
+def environment(options):
+    return dict(os.environ, OMP_NUM_THREADS=str(options.threads),
+                RAYON_NUM_THREADS=str(options.threads),
+                TORCHINDUCTOR_CACHE_DIR=os.path.join(options.folder, "inductor"),
+                PYTORCH_NVML_BASED_CUDA_CHECK="1")
+
+
 def last_line(text):
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip()[:160] if lines else "nothing said"
@@ -43,13 +58,10 @@ def last_line(text):
 
 def answer(command, options):
     """What the process's last line says, as JSON, and the most memory that it had in bytes."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads),
-                       RAYON_NUM_THREADS=str(options.threads),
-                       TORCHINDUCTOR_CACHE_DIR=os.path.join(options.folder, "inductor"))
     command = [str(word) for word in command]
     with tempfile.TemporaryFile("w+") as said, \
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True,
-                             env=environment) as process:
+                             env=environment(options)) as process:
         late = threading.Timer(options.patience, process.kill)
         late.start()
         out = process.stdout.read()
@@ -79,13 +91,17 @@ def qkv_run(row, options):
     command = [options.qkv, "bench", *row.qkv, "--json", "--threads", options.threads]
     if row.option:
         command += [row.option, repeats(row, options)]
+    if options.device != "cpu":
+        command += ["--device", options.device]
     found, memory = answer(command, options)
     rate, share = row.figures(found)
-    return {"rate": rate, "share": share, "memory": memory, "cpu": found["cpu"],
-            "products": found.get("products")}
+    return {"rate": rate, "share": share, "memory": found.get("peak_device_bytes", memory),
+            "cpu": found.get("device", found["cpu"]), "products": found.get("products")}
 
 
 def peer_run(row, peer, options, step):
+    if options.nursery:
+        return options.nursery.answers([(peer, row.name, step)])[0]
     command = [sys.executable, os.path.abspath(__file__), *options.given, "--step", step,
                "--peer", peer, "--row", row.name]
     return answer(command, options)[0]
@@ -93,17 +109,104 @@ def peer_run(row, peer, options, step):
 
 def step(options):
     """In a process of its own: the work of one row by one peer, or what it needs beforehand."""
-    row = next(row for row in rows(options.text) if row.name == options.row)
+    row = next(row for row in rows(options.text, options.device) if row.name == options.row)
     m = peers.module(options.peer)
     options.compile = peers.PEERS[options.peer][1]
     options.repeats = repeats(row, options)
     if options.step == "prepare":
         m.prepare(row, options)
         return print("null")
+    if options.step == "compile":
+        options.repeats = 1
     rate = m.WORK[row.work](row.sizes, options)
     of = resource.RUSAGE_CHILDREN if getattr(m, "PROGRAM", False) else resource.RUSAGE_SELF
-    memory = resource.getrusage(of).ru_maxrss * 1024
+    memory = m.memory(options) if hasattr(m, "memory") else None
+    memory = memory or resource.getrusage(of).ru_maxrss * 1024
     return print(json.dumps({"rate": rate, "memory": memory, "version": m.version()}))
+
+
+# ---- processes of a peer on a card, forked once its packages are there ---------------------------
+
+
+class Nursery:
+    """The process that forks them, as who asks for them sees it."""
+
+    def __init__(self, options):
+        command = [sys.executable, os.path.abspath(__file__), *options.given, "--step", "serve"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=environment(options))
+
+    def all_answers(self, works):
+        """What became of each (peer, row, step), all done at once: (its answer, why it failed)."""
+        try:
+            print(json.dumps(works), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            pass
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else [(None, "its imports failed")] * len(works)
+
+    def answers(self, works):
+        found = self.all_answers(works)
+        for _, why in found:
+            if why:
+                raise Failed(why)
+        return [answered for answered, _ in found]
+
+    def close(self):
+        self.process.communicate()
+
+
+def forked(work, options):
+    out, said = (tempfile.TemporaryFile("w+") for _ in range(2))
+    child = os.fork()
+    if child:
+        return child, out, said
+    signal.alarm(options.patience)  # nobody catches it: the process ends
+    os.dup2(out.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    code = 1
+    try:
+        options.peer, options.row, options.step = work
+        step(options)
+        code = 0
+    except BaseException:  # pylint: disable=broad-exception-caught
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # nothing of the parent's is finished here
+
+
+def ended(child, options):
+    pid, out, said = child
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for file in out, said:
+        file.seek(0)
+    if code == 0:
+        return json.loads(last_line_of_all(out.read())), None
+    if code == -signal.SIGALRM:
+        return None, f"no answer in {options.patience} seconds"
+    return None, last_line(said.read())
+
+
+def serve(options):
+    """Line by line: the works of one line at once, then their answers."""
+    for peer in {name: None for name in choose(options.peers, list(peers.PEERS), "peer")}:
+        m = peers.module(peer)
+        if hasattr(m, "load") and not m.missing():
+            m.load()
+    for line in iter(sys.stdin.readline, ""):
+        children = [forked(work, options) for work in json.loads(line)]
+        print(json.dumps([ended(child, options) for child in children]), flush=True)
+
+
+def compile_all(chosen, there, options):
+    """What peers compile, for all rows at once; one that fails does so again when it is timed."""
+    works = [(peer, row.name, "compile") for row in chosen for peer in there
+             if peers.PEERS[peer][1] and peers.does(peer, row, options.device)]
+    start = time.monotonic()
+    if works:
+        options.nursery.all_answers(works)
+        print(f"compiled in {time.monotonic() - start:.0f} s", flush=True)
 
 
 # ---- one row -----------------------------------------------------------------------------------
@@ -202,20 +305,30 @@ def choose(asked, all_, what):
 def parse():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     p.add_argument("--qkv", default="build/qkv", help="the command")
-    p.add_argument("--rows", default="", help="names with commas; * and ? match; all of them")
+    p.add_argument("--rows", default="", help="names with commas; * and ? match; all of them, on a "
+                   "card those that fill it (card-*)")
     p.add_argument("--peers", default="", help="likewise; none: qkv alone; all that are installed")
-    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    p.add_argument("--rounds", type=int, help="3; on a card 1")
     p.add_argument("--quick", action="store_true", help="a quarter of the repeats in a process")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--text", nargs="*", default=[], help="UTF-8 files: adds rows of tokenisers")
     p.add_argument("--folder", default="build/peers", help="for the files that peers need")
     p.add_argument("--out", default="build/bench.json", help="the table, as JSON")
-    p.add_argument("--patience", type=int, default=900, help="seconds that a process may take")
+    p.add_argument("--patience", type=int,
+                   help="seconds that a process may take: 900; on a card 120")
+    p.add_argument("--fresh", action="store_true",
+                   help="on a card: every process of a peer imports its packages itself")
     p.add_argument("--list", action="store_true", help="show the rows and who does them")
     for hidden in "--step", "--peer", "--row":
         p.add_argument(hidden, help=argparse.SUPPRESS)
     options = p.parse_args()
-    options.given = sys.argv[1:]
+    card = options.device != "cpu"
+    options.given, options.nursery = sys.argv[1:], None
+    options.rounds = options.rounds or (1 if card else 3)
+    options.patience = options.patience or (120 if card else 900)
+    if card and not options.rows:
+        options.rows = "card-*"
     options.folder = os.path.abspath(options.folder)
     return options
 
@@ -223,15 +336,15 @@ def parse():
 def main():
     options = parse()
     if options.step:
-        return step(options)
-    all_rows = {row.name: row for row in rows(options.text)}
+        return serve(options) if options.step == "serve" else step(options)
+    all_rows = {row.name: row for row in rows(options.text, options.device)}
     chosen = choose(options.rows, list(all_rows), "row")
     names = choose(options.peers, list(peers.PEERS), "peer")
     missing = {name: why for name in names if (why := peers.module(name).missing())}
     there = [name for name in names if name not in missing]
     if options.list:
         for name in chosen:
-            does = [peer for peer in there if peers.does(peer, all_rows[name])]
+            does = [peer for peer in there if peers.does(peer, all_rows[name], options.device)]
             print(f"{name:20} {all_rows[name].title:60} {', '.join(does)}")
         return 0
     version = said_by(options.qkv, "--version")
@@ -240,29 +353,41 @@ def main():
     os.makedirs(options.folder, exist_ok=True)
     table = {"commit": commit(), "started": datetime.datetime.now().isoformat(timespec="seconds"),
              "threads": options.threads, "rounds": options.rounds, "quick": options.quick,
+             "device": options.device,
              "missing": missing, "versions": {"qkv": version.split()[-1]}, "rows": []}
+    failed = False
     print(f"{options.rounds} rounds, {options.threads} threads, commit {table['commit']}")
     for name, why in missing.items():
         print(f"missing: {name}: {why}")
     print(f"\n{'':19} {'median':>9} {'least':>9} {'greatest':>9} {'share':>8} {'memory':>11} "
           f"{'qkv: rate':>8} {'memory':>7}\n")
+    if options.device != "cpu" and not options.fresh and there:
+        options.nursery = Nursery(options)
+        compile_all([all_rows[name] for name in chosen], there, options)
     for name in chosen:
         row, start = all_rows[name], time.monotonic()
+        does = [peer for peer in there if peers.does(peer, row, options.device)]
         try:
-            entry = compare(row, [peer for peer in there if peers.does(peer, row)], options)
+            entry = compare(row, does, options)
         except Failed as why:
-            sys.exit(f"compare.py: qkv: {name}: {why}")
+            if not options.nursery:
+                sys.exit(f"compare.py: qkv: {name}: {why}")
+            print(f"{row.title}\n  {'qkv':17} failed: {why}\n", flush=True)
+            failed = True
+            continue
         entry["seconds"] = round(time.monotonic() - start)
         show(entry)
         table["cpu"] = entry["cpu"]
         table["versions"] |= entry.pop("versions")
         table["rows"].append(entry)
         save(table, options.out)
+    if options.nursery:
+        options.nursery.close()
     print(table.get("cpu", ""))
     for name, version in table["versions"].items():
         print(f"{name}: {version}")
     print(f"written: {options.out}")
-    return 0
+    return int(failed)
 
 
 if __name__ == "__main__":

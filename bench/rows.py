@@ -20,7 +20,7 @@ class Row:
     option: str = ""
 
 
-def training(name, title, model, batch, length, dtypes=("f32", "bf16"), images=False):
+def training(name, title, model, batch, length, dtypes=("f32", "bf16"), images=False, vocab=0):
     def figures(r):
         return (batch / r["step_s"] if images else r["tokens_per_s"]), r["of_peak"]
 
@@ -29,9 +29,9 @@ def training(name, title, model, batch, length, dtypes=("f32", "bf16"), images=F
                   f"training step, {title}, {batch} x {length}, {dtype}",
                   "images/s" if images else "tokens/s", "train",
                   ("train", "--model", model, "--batch", batch, "--length", length, "--dtype",
-                   dtype), figures,
-                  {"model": model, "batch": batch, "length": length, "dtype": dtype}, STEPS,
-                  "--steps")
+                   dtype, *(("--vocab", vocab) if vocab else ())), figures,
+                  {"model": model, "batch": batch, "length": length, "dtype": dtype}
+                  | ({"vocab": vocab} if vocab else {}), STEPS, "--steps")
 
 
 def adapting(targets, rank=8):
@@ -62,17 +62,17 @@ def attention(length, both, dtype="f32"):
                "--repeats")
 
 
-def decoding(weights, batch=1):
+def decoding(weights, batch=1, name="decode", kv="f32"):
     def one(r):
         return r["tokens_per_s"], r["of_bandwidth"]
 
     def together(r):
         return r["batch_tokens_per_s"], None
 
-    return Row(f"decode-{weights}" + (f"-{batch}" if batch > 1 else ""),
+    return Row(f"{name}-{weights}" + (f"-{batch}" if batch > 1 else ""),
                f"generating, GPT-2 124M, {'one text' if batch == 1 else f'{batch} texts'}, "
                f"{weights}", "tokens/s", "decode",
-               ("decode", "--prompt", 16, "--weights", weights, "--batch", batch),
+               ("decode", "--prompt", 16, "--weights", weights, "--batch", batch, "--kv", kv),
                one if batch == 1 else together, {"prompt": 16, "weights": weights, "batch": batch},
                TOKENS, "--tokens")
 
@@ -109,9 +109,25 @@ def tokenizing(text):
               lambda r: (1 / r["train_s"], None), sizes)
 
 
-def rows(text):
-    """All of them; those about tokenisers if there are files of text."""
+def card_rows():
+    """Those that fill a card. 50,304 tokens are GPT-2's, made a multiple of 128."""
+    gpt2 = ("GPT-2 124M, 50304 tokens", "gpt2")
     return [
+        *training("card-gpt2-64", *gpt2, 64, 1024, ("bf16",), vocab=50304),
+        *training("card-gpt2-16", *gpt2, 16, 1024, ("bf16",), vocab=50304),
+        *training("card-vit", "ViT-B/16", "vit-base", 256, 224, ("bf16",), True),
+        *training("card-transformer", "base transformer, pairs", "transformer-base", 512, 32,
+                  ("bf16",)),
+        *training("card-vqgan", "VQGAN f16, generator's phase", "vqgan-f16", 8, 256, ("bf16",),
+                  True),
+        decoding("bf16", 1, "card-decode"), decoding("bf16", 64, "card-decode", "bf16"),
+    ]
+
+
+def rows(text, device="cpu"):
+    """All of them; those about tokenisers if there are files of text, a card's on a card."""
+    return [
+        *(card_rows() if device != "cpu" else ()),
         *training("gpt2", "GPT-2 124M", "gpt2", 4, 256),
         *training("gpt2-long", "GPT-2 124M", "gpt2", 1, 1024),
         *training("gpt2-short", "GPT-2 124M", "gpt2", 4, 64, ("f32",)),

@@ -1,10 +1,13 @@
 """PyTorch with transformers: eager and compiled, in f32 and with autocast to bf16. Attention is
-scaled_dot_product_attention throughout."""
+scaled_dot_product_attention throughout. Products in f32 are true ones on a card too, where the
+fastest convolutions are searched."""
 import contextlib
 
-from peers import median_seconds, packages_missing
+import peers
+from peers import packages_missing
 
 COMPILED = ("train", "infer")
+DEVICES = ("cpu", "cuda")
 MASKED = 0.15
 
 
@@ -19,6 +22,11 @@ def version():
     return f"{torch.__version__}, transformers {transformers.__version__}"
 
 
+def load():
+    import torch  # noqa: F401
+    from peers import pytorch_models  # noqa: F401
+
+
 def can(row):
     return row.sizes.get("weights", "f32") in ("f32", "bf16") and row.sizes.get("batch", 1) > 0
 
@@ -28,14 +36,33 @@ def seeded(run):
 
     torch.manual_seed(0)
     torch.set_num_threads(run.threads)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
     return torch
+
+
+def on_card(run):
+    return run.device != "cpu"
+
+
+def memory(run):
+    import torch
+
+    return torch.cuda.max_memory_reserved(run.device) if on_card(run) else None
+
+
+def median_seconds(run, work, warm_ups=2):
+    import torch
+
+    sync = (lambda: torch.cuda.synchronize(run.device)) if on_card(run) else None
+    return peers.median_seconds(work, run.repeats, warm_ups, sync)
 
 
 # ---- training ------------------------------------------------------------------------------------
 
 
-def gpt2_loss(torch, models, batch, length):
-    model = models.gpt2(length).train()
+def gpt2_loss(torch, models, batch, length, vocab=50257):
+    model = models.gpt2(length, vocab).train()
     ids = torch.randint(model.config.vocab_size, (batch, length + 1))
 
     def loss():
@@ -119,26 +146,28 @@ def train(sizes, run):
     from peers import pytorch_models as models
 
     batch, length = sizes["batch"], sizes["length"]
-    model, loss = LOSSES[sizes["model"]](torch, models, batch, length)
-    if "rank" in sizes:
-        adapt(model, sizes["rank"], sizes["targets"])
+    more = {key: sizes[key] for key in ("vocab",) if key in sizes}
+    with torch.device(run.device):
+        model, loss = LOSSES[sizes["model"]](torch, models, batch, length, **more)
+        if "rank" in sizes:
+            adapt(model, sizes["rank"], sizes["targets"])
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     if run.compile and hasattr(model, "compile_parts"):
         model.compile_parts()
     elif run.compile:
         loss = torch.compile(loss)
-    half = sizes["dtype"] == "bf16"
+    half, kind = sizes["dtype"] == "bf16", run.device.split(":")[0]
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16) if half else contextlib.nullcontext():
+        with torch.autocast(kind, torch.bfloat16) if half else contextlib.nullcontext():
             value = loss()
         value.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    seconds = median_seconds(step, run.repeats)
+    seconds = median_seconds(run, step)
     per_sample = {"gpt2": length, "bert-base": length, "transformer-base": 2 * length}
     return batch * per_sample.get(sizes["model"], 1) / seconds
 
@@ -151,8 +180,9 @@ def attention(sizes, run):
     torch = seeded(run)
     shape = (1, sizes["heads"], sizes["length"], sizes["width"])
     dtype = torch.bfloat16 if sizes["dtype"] == "bf16" else torch.float32
-    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=sizes["both"]) for _ in range(3))
-    dy = torch.randn(shape, dtype=dtype)
+    q, k, v = (torch.randn(shape, dtype=dtype, device=run.device, requires_grad=sizes["both"])
+               for _ in range(3))
+    dy = torch.randn(shape, dtype=dtype, device=run.device)
 
     def work():
         attend = torch.nn.functional.scaled_dot_product_attention
@@ -161,7 +191,7 @@ def attention(sizes, run):
             torch.autograd.grad(y, (q, k, v), dy)
 
     once = 2 * sizes["length"]**2 * sizes["heads"] * sizes["width"]
-    return once * (3.5 if sizes["both"] else 1) / median_seconds(work, run.repeats) / 1e9
+    return once * (3.5 if sizes["both"] else 1) / median_seconds(run, work) / 1e9
 
 
 def stored(torch, model, weights):
@@ -173,9 +203,10 @@ def decode(sizes, run):
     torch = seeded(run)
     from peers import pytorch_models as models
 
-    model = stored(torch, models.gpt2(), sizes["weights"])
-    state = {"ids": torch.randint(model.config.vocab_size, (sizes["batch"], sizes["prompt"])),
-             "cache": None}
+    with torch.device(run.device):
+        model = stored(torch, models.gpt2(), sizes["weights"])
+        ids = torch.randint(model.config.vocab_size, (sizes["batch"], sizes["prompt"]))
+    state = {"ids": ids, "cache": None}
 
     def token():
         out = model(state["ids"], past_key_values=state["cache"], use_cache=True,
@@ -184,18 +215,18 @@ def decode(sizes, run):
         state["ids"] = out.logits[:, -1].argmax(-1, keepdim=True)
 
     with torch.inference_mode():
-        return sizes["batch"] / median_seconds(token, run.repeats)
+        return sizes["batch"] / median_seconds(run, token)
 
 
 def prompt(sizes, run):
     torch = seeded(run)
     from peers import pytorch_models as models
 
-    model = stored(torch, models.gpt2(), sizes["weights"])
-    ids = torch.randint(model.config.vocab_size, (1, sizes["length"]))
+    with torch.device(run.device):
+        model = stored(torch, models.gpt2(), sizes["weights"])
+        ids = torch.randint(model.config.vocab_size, (1, sizes["length"]))
     with torch.inference_mode():
-        seconds = median_seconds(lambda: model(ids, use_cache=True, logits_to_keep=1),
-                                 run.repeats, 1)
+        seconds = median_seconds(run, lambda: model(ids, use_cache=True, logits_to_keep=1), 1)
     return sizes["length"] / seconds
 
 
@@ -204,9 +235,10 @@ def translate(sizes, run):
     torch = seeded(run)
     from peers import pytorch_models as models
 
-    model = stored(torch, models.base_transformer(), sizes["weights"])
     length, count = sizes["length"], sizes["sentences"]
-    source = torch.randint(1, model.config.vocab_size - 1, (count, length))
+    with torch.device(run.device):
+        model = stored(torch, models.base_transformer(), sizes["weights"])
+        source = torch.randint(1, model.config.vocab_size - 1, (count, length))
 
     def search():
         out = model.generate(source, num_beams=sizes["beam"], min_new_tokens=length,
@@ -214,7 +246,7 @@ def translate(sizes, run):
         assert out.shape == (count, length + 1)
 
     with torch.inference_mode():
-        return count * length / median_seconds(search, run.repeats, 1)
+        return count * length / median_seconds(run, search, 1)
 
 
 def infer(sizes, run):
@@ -222,11 +254,12 @@ def infer(sizes, run):
     torch = seeded(run)
     from peers import pytorch_models as models
 
-    model, inputs = models.inference(sizes["model"], sizes["batch"])
+    with torch.device(run.device):
+        model, inputs = models.inference(sizes["model"], sizes["batch"])
     if run.compile:
         model = torch.compile(model)
     with torch.inference_mode():
-        return sizes["batch"] / median_seconds(lambda: model(inputs), run.repeats)
+        return sizes["batch"] / median_seconds(run, lambda: model(inputs))
 
 
 def image(sizes, run):
@@ -235,10 +268,11 @@ def image(sizes, run):
     torch = seeded(run)
     from peers import pytorch_models as models
 
-    model = models.codes_network()
-    codes = torch.randint(models.CODES, (1, models.GRID, models.GRID))
+    with torch.device(run.device):
+        model = models.codes_network()
+        codes = torch.randint(models.CODES, (1, models.GRID, models.GRID))
     with torch.inference_mode():
-        return 1 / median_seconds(lambda: models.decoded(model, codes), run.repeats, 1)
+        return 1 / median_seconds(run, lambda: models.decoded(model, codes), 1)
 
 
 WORK = {"train": train, "attention": attention, "decode": decode, "prompt": prompt,

@@ -16,11 +16,11 @@ import vqgan  # noqa: E402  (a VQGAN's wiring in plain torch)
 PAIRS_VOCAB, TEXT = 32001, 128
 
 
-def gpt2(positions=1024):
+def gpt2(positions=1024, vocab=50257):
     """124M parameters, without dropout."""
     return GPT2LMHeadModel(GPT2Config(
-        n_positions=max(positions, 1024), resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        attn_implementation="sdpa"))
+        vocab_size=vocab, n_positions=max(positions, 1024), resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, attn_implementation="sdpa"))
 
 
 def bert(dropout):
