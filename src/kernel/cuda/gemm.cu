@@ -85,8 +85,8 @@ static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ld
     }
 }
 
-/* The last first operand, rounded: a backward pass multiplies the same gradient twice, a gated layer
- * the same input. It holds while nothing but products has written anything since. */
+/* The last first operand, rounded: a backward pass multiplies the same gradient twice, a gated
+ * layer the same input. It holds while nothing but products has written anything since. */
 static struct {
     std::mutex lock;
     const float *x;
