@@ -1,5 +1,5 @@
 /* attention_results.h - what tests of attention's kernels share: the tables to try, the results of
- * the kernels on a problem and how far they are from what they should be. Include after cmocka.h. */
+ * the kernels on a problem and how far off they are. Include after cmocka.h. */
 #ifndef ATTENTION_RESULTS_H
 #define ATTENTION_RESULTS_H
 

@@ -68,7 +68,7 @@ static inline unsigned cuda_blocks(size_t n)
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                            \
     i += (size_t)gridDim.x * blockDim.x
 
-/* ---- sums: over the whole warp, or the whole block; every thread gets the result ---------------- */
+/* ---- sums: over the whole warp, or the whole block; every thread gets the result ------------- */
 
 static __device__ __forceinline__ float warp_sum(float x)
 {

@@ -157,6 +157,13 @@ template <typename T, typename U, typename V> T atomicCAS(T *p, U compare, V x)
     return was;
 }
 
+/* Where a card would refuse the address. */
+static inline void emulated_aligned(const void *p, size_t bytes)
+{
+    if ((uintptr_t)p % bytes)
+        abort();
+}
+
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
