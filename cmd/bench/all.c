@@ -43,9 +43,10 @@ static int all_run(cli *c, int argc, char **argv)
         return refused;
     bool json = c->common.json;
     qkv_json_writer w = cli_object(c);
-    if (!json)
-        printf("%s, %d threads\n\n%-60s %8s %8s %7s\n", qkv_machine_cpu(),
-               qkv_context_threads(c->ctx), "", "reached", "limit", "share");
+    if (!json) {
+        bench_show_machine(c);
+        printf("%-60s %8s %8s %7s\n", "", "reached", "limit", "share");
+    }
     for (size_t i = 0; i < MEASURES && !status; i++) {
         (void)fflush(stdout);
         status = bench_part(c, measures[i], &request, &found);
@@ -57,8 +58,7 @@ static int all_run(cli *c, int argc, char **argv)
         if (!json)
             all_show(&found);
     }
-    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
-    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    bench_put_machine(&w, c);
     if (json && !status)
         return cli_answer(c, &w);
     qkv_json_writer_free(&w);

@@ -74,12 +74,15 @@ static qkv_status attention_pass(job *j, double *forward, double *backward)
             qkv_require_grad(t, x[i]);
     }
     qkv_attention_options o = {.causal = true};
+    qkv_status status = qkv_context_wait(j->c->ctx);
     double start = qkv_now();
     qkv_tensor *y = qkv_attention(t, x[0], x[1], x[2], &o);
+    status = status ? status : qkv_context_wait(j->c->ctx);
     double middle = qkv_now();
     const qkv_tensor *dy = x[3];
     qkv_backward_args args = {.n = 1, .outputs = &y, .gradients = &dy};
-    qkv_status status = qkv_backward_from(t, &args);
+    status = status ? status : qkv_backward_from(t, &args);
+    status = status ? status : qkv_context_wait(j->c->ctx);
     *forward = middle - start;
     *backward = qkv_now() - middle;
     return status;
@@ -169,16 +172,22 @@ static void attention_line(size_t length, const bench_report *r)
     (void)fflush(stdout);
 }
 
+static void attention_head(const cli *c, const settings *s)
+{
+    printf("causal attention, %zu heads of %zu, batch %zu, %s\n", s->heads, s->head_width,
+           s->batch, bench_dtypes[s->dtype]);
+    bench_show_machine(c);
+    printf("%7s %10s %10s %10s %9s %10s\n", "length", "forward", "backward", "both", "of limit",
+           "MB");
+}
+
 static int attention_lengths(cli *c, settings s)
 {
     qkv_status status = QKV_OK;
     qkv_json_writer w = cli_object(c);
     bench_report found;
     if (!c->common.json)
-        printf("causal attention, %zu heads of %zu, batch %zu, %s\n%s, %d threads\n\n"
-               "%7s %10s %10s %10s %9s %10s\n", s.heads, s.head_width, s.batch,
-               bench_dtypes[s.dtype], qkv_machine_cpu(), qkv_context_threads(c->ctx), "length",
-               "forward", "backward", "both", "of limit", "MB");
+        attention_head(c, &s);
     qkv_json_begin_array(&w, "lengths");
     for (; s.length <= s.to && !status; s.length *= 2) {
         if ((status = attention_work(c, &s, &found)))
@@ -191,8 +200,7 @@ static int attention_lengths(cli *c, settings s)
         qkv_json_end_object(&w);
     }
     qkv_json_end_array(&w);
-    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
-    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    bench_put_machine(&w, c);
     if (c->common.json && !status)
         return cli_answer(c, &w);
     qkv_json_writer_free(&w);
@@ -224,5 +232,7 @@ CLI_COMMAND(cli_bench_attention, 720) = {
                .text = "Medians of the timed passes, in GFLOP/s. The forward pass counts as half "
                        "of 4 T^2 heads head-width operations, because half of the keys are "
                        "hidden, and the backward pass as 2.5 times that. The limit is the best "
-                       "of ten products of 2048 x 2048 matrices, five before and five after."},
+                       "of ten products of 2048 x 2048 matrices, five before and five after; on a "
+                       "card, which both passes are timed on as a training step has them, of "
+                       "8192 x 8192."},
     .own = {&table}, .measure = &bench_attention, .run = attention_run};

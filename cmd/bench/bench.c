@@ -51,11 +51,27 @@ void bench_put(qkv_json_writer *w, const bench_report *r)
         qkv_json_put_string(w, "products", r->products);
 }
 
+void bench_show_machine(const cli *c)
+{
+    const char *card = qkv_machine_card(c->ctx);
+    printf("%s%s%s, %d threads\n\n", card ? card : "", card ? "; " : "", qkv_machine_cpu(),
+           qkv_context_threads(c->ctx));
+}
+
+void bench_put_machine(qkv_json_writer *w, const cli *c)
+{
+    const char *card = qkv_machine_card(c->ctx);
+    if (card)
+        qkv_json_put_string(w, "device", card);
+    qkv_json_put_string(w, "cpu", qkv_machine_cpu());
+    qkv_json_put_int(w, "threads", qkv_context_threads(c->ctx));
+}
+
 int bench_answer(const cli *c, const bench_report *r)
 {
     if (!c->common.json) {
-        printf("%s\n%s, %d threads\n\n", r->title, qkv_machine_cpu(),
-               qkv_context_threads(c->ctx));
+        puts(r->title);
+        bench_show_machine(c);
         for (size_t i = 0; i < r->count; i++)
             bench_show(&r->figures[i]);
         if (r->products)
@@ -64,8 +80,7 @@ int bench_answer(const cli *c, const bench_report *r)
     }
     qkv_json_writer w = cli_object(c);
     bench_put(&w, r);
-    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
-    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    bench_put_machine(&w, c);
     return cli_answer(c, &w);
 }
 
@@ -124,21 +139,31 @@ qkv_status bench_peak(const cli *c, double *peak)
     return now > 0 ? QKV_OK : qkv_context_status(c->ctx);
 }
 
+size_t bench_memory(const cli *c)
+{
+    return qkv_machine_card(c->ctx) ? qkv_context_memory(c->ctx).peak_bytes
+                                    : qkv_machine_peak_rss();
+}
+
 qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
                       bench_pass_fn *prepare, bench_pass_fn *pass, void *user)
 {
     double *seconds = qkv_calloc(c->ctx, repeats, sizeof *seconds);
-    *out = (bench_timing){.seconds = 0};
-    qkv_status status = seconds ? bench_peak(c, &out->peak) : QKV_E_MEMORY;
+    *out = (bench_timing){.card = qkv_machine_card(c->ctx) != NULL};
+    qkv_status status = !seconds ? QKV_E_MEMORY : out->card ? QKV_OK : bench_peak(c, &out->peak);
     if (!status)
         status = prepare(user);
+    if (!status)
+        status = qkv_context_wait(c->ctx);
     for (size_t i = 0; i < warm_ups + repeats && !status; i++) {
         double start = qkv_now();
         status = pass(user);
+        if (!status)
+            status = qkv_context_wait(c->ctx);
         if (i >= warm_ups)
             seconds[i - warm_ups] = qkv_now() - start;
     }
-    out->rss = qkv_machine_peak_rss();
+    out->memory = bench_memory(c);
     if (!status) {
         out->seconds = bench_median(seconds, repeats);
         status = bench_peak(c, &out->peak);
@@ -147,15 +172,23 @@ qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t r
     return status;
 }
 
+bench_figure bench_memory_figure(bool card, size_t bytes)
+{
+    return (bench_figure){card ? "peak_device_bytes" : "peak_rss_bytes",
+                          card ? "the card's memory, most" : "memory, most", "MB", BENCH_COUNT,
+                          (double)bytes, 1e6};
+}
+
 void bench_add_rate(bench_report *r, double rate, const bench_timing *t)
 {
+    const bench_figure memory = bench_memory_figure(t->card, t->memory);
     const bench_figure figures[] = {
         {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
         {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, t->peak / 1e9, 0},
         {"of_peak", "of the limit", "", BENCH_PERCENT, rate / t->peak, 0},
-        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)t->rss, 1e6},
     };
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_all(r, &memory, 1);
     r->reached = rate / 1e9;
     r->limit = t->peak / 1e9;
     r->unit = "GFLOP/s";

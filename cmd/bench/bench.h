@@ -64,6 +64,14 @@ void bench_add_all(bench_report *r, const bench_figure *figures, size_t count);
 int bench_answer(const cli *c, const bench_report *r);
 void bench_put(qkv_json_writer *w, const bench_report *r); /* as fields of the object begun */
 
+/* "Intel Xeon, 16 threads", under a title; on a card its name before that. */
+void bench_show_machine(const cli *c);
+void bench_put_machine(qkv_json_writer *w, const cli *c); /* as fields of the object begun */
+
+/* Bytes, most, so far: of the process, or of the card's memory. */
+size_t bench_memory(const cli *c);
+bench_figure bench_memory_figure(bool card, size_t bytes);
+
 double bench_median(double *seconds, size_t n); /* sorts them */
 
 /* The products' limit so far: the larger of *peak and what is measured now. */
@@ -73,11 +81,13 @@ qkv_status bench_peak(const cli *c, double *peak);
 typedef struct {
     double seconds;
     double peak; /* flop/s: the products' limit, measured before and after */
-    size_t rss;  /* bytes of the process, most, when the last pass ended */
+    size_t memory; /* bytes, most, when the last pass ended: of the process, or of the card */
+    bool card;
 } bench_timing;
 typedef qkv_status bench_pass_fn(void *user);
 /* Times `repeats` passes after `warm_ups` that do not count. prepare comes after the first measure
- * of the limit, whose memory is free again then. */
+ * of the limit, whose memory is free again then. On a card, whose memory is counted by the most that
+ * was ever used, the limit is measured after the passes alone. */
 qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
                       bench_pass_fn *prepare, bench_pass_fn *pass, void *user);
 /* Of a rate in flop/s: that, the limit, its share and the memory; the report is about it. */

@@ -42,6 +42,8 @@ typedef struct {
     size_t made;
     double last;      /* when the last token came */
     double bandwidth; /* bytes/s */
+    const char *card; /* NULL: on the processor */
+    size_t memory;    /* bytes of the card's, most */
     double *steps;    /* (tokens) of the batch, from one step to the next */
     size_t cache;     /* bytes */
 } job;
@@ -130,7 +132,8 @@ static qkv_status decode_time_batch(job *j)
 
 static qkv_status decode_measure(job *j)
 {
-    qkv_status status = read_bandwidth(j);
+    j->card = qkv_machine_card(j->c->ctx);
+    qkv_status status = j->card ? QKV_OK : read_bandwidth(j); /* its memory would count */
     if (!status)
         status = bench_model(j->c->ctx, &j->model, 0, j->s.model, 0,
                              j->s.prompt * (1 + j->s.batch) + WARM_UPS + j->s.tokens, 0);
@@ -142,6 +145,7 @@ static qkv_status decode_measure(job *j)
         status = generate(j);
     if (!status && j->s.batch > 1)
         status = decode_time_batch(j);
+    j->memory = bench_memory(j->c);
     return status ? status : read_bandwidth(j);
 }
 
@@ -160,11 +164,14 @@ static void decode_report(job *j, bench_report *r)
     const bench_figure figures[] = {
         {"tokens_per_s", "tokens", "/s", BENCH_REAL, rate, 0},
         {"weight_bytes", "weights read per token", "MB", BENCH_COUNT, bytes, 1e6},
-        {"bandwidth", "limit: reading memory", "GB/s", BENCH_REAL, j->bandwidth, 1e9},
+        {"bandwidth", j->card ? "limit: copying memory" : "limit: reading memory", "GB/s",
+         BENCH_REAL, j->bandwidth, 1e9},
         {"of_bandwidth", "of the limit", "", BENCH_PERCENT, rate * bytes / j->bandwidth, 0},
     };
     *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
+    const bench_figure memory = bench_memory_figure(true, j->memory);
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_all(r, &memory, j->card != NULL);
     (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s", j->s.model,
                    bench_weights[j->s.weights]);
     if (j->s.batch < 2)
@@ -210,5 +217,6 @@ CLI_COMMAND(cli_bench_decode, 730) = {
                .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
                        "50257 tokens and random parameters. The limit is the time it takes to "
                        "read the weights: the best of ten readings of 256 MB, five before and "
-                       "five after. --batch N then generates N texts at once."},
+                       "five after; on a card the rate at which it copies within its memory, bytes "
+                       "read and bytes written. --batch N then generates N texts at once."},
     .own = {&table}, .measure = &bench_decode, .run = bench_run};

@@ -54,6 +54,8 @@ static qkv_status look_pass(job *j, int kind, double *seconds)
         status = qkv_capture_close(capture);
     else
         qkv_capture_abandon(capture);
+    if (!status)
+        status = qkv_context_wait(j->c->ctx);
     *seconds = qkv_now() - begun;
     return status;
 }

@@ -135,6 +135,9 @@ const char *qkv_context_message(const qkv_context *ctx);
 
 /* Status of the last failure; QKV_OK if nothing failed. */
 qkv_status qkv_context_status(const qkv_context *ctx);
+/* Returns when the context's device has done all that was asked of it; the status says whether it
+ * was done. On the CPU nothing waits. Only clocks need it: what reads values waits itself. */
+qkv_status qkv_context_wait(qkv_context *ctx);
 
 /* Records the message and returns status:
  *     return qkv_fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);

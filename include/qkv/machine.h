@@ -11,6 +11,9 @@ QKV_BEGIN_DECLS
 /* Model name, family and model number of the processor; never NULL. */
 const char *qkv_machine_cpu(void);
 
+/* Name of the card that ctx computes on; NULL: it is the processor. */
+const char *qkv_machine_card(const qkv_context *ctx);
+
 /* Name of the i-th library that qkv computes or decodes with ("oneDNN"); NULL past the last. Sets
  * *version ("2.6.3"). */
 const char *qkv_machine_library(size_t i, const char **version);
@@ -23,7 +26,8 @@ size_t qkv_machine_peak_rss(void);
 
 /* Peak floating-point operations per second: the best of `repeats` products of 2048 x 2048 matrices
  * with the context's threads and instruction set, after a warm-up product. Takes 48 MB, and 0.1 s
- * per product on two cores. 0 on failure, recorded in the context. */
+ * per product on two cores. On a card the matrices are 8192 x 8192, in 0.8 GB of its memory. 0 on
+ * failure, recorded in the context. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
 /* The kind of products that training uses: "f32", "bf16" (qkv's kernels for
@@ -54,8 +58,9 @@ size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_
  * recorded in the context. */
 size_t qkv_machine_product_bytes(qkv_context *ctx);
 
-/* Bytes read per second from 256 MB by all of the context's threads: the best of five passes.
- * 0 on failure, recorded in the context. */
+/* Bytes read per second from 256 MB by all of the context's threads: the best of five passes. On a
+ * card: bytes read and written per second when it copies 1 GB within its memory. 0 on failure,
+ * recorded in the context. */
 double qkv_machine_read_bandwidth(qkv_context *ctx);
 
 QKV_END_DECLS
