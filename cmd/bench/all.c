@@ -38,8 +38,9 @@ static int all_run(cli *c, int argc, char **argv)
     bench_report found;
     qkv_status status = QKV_OK;
     cli_bind(c, &table, &request);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, 0);
+    if (refused)
+        return refused;
     bool json = c->common.json;
     qkv_json_writer w = cli_object(c);
     if (!json) {

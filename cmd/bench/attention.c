@@ -212,8 +212,9 @@ static int attention_run(cli *c, int argc, char **argv)
     settings s;
     bench_report found;
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, 0);
+    if (refused)
+        return refused;
     if (s.to && s.to < s.length)
         return cli_usage(c, "--to is less than --length");
     if (s.to)

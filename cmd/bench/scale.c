@@ -258,8 +258,11 @@ static int scale_run(cli *c, int argc, char **argv)
     scale_job j = {.c = c};
     cli_bind(c, &bench_step_table, &j.s.step);
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 0, 0) || scale_check(&j))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, 0);
+    if (!refused)
+        refused = scale_check(&j);
+    if (refused)
+        return refused;
     if (scale_describe(&j))
         return CLI_FAILED;
     int code = scale_work(&j) ? cli_error(c) : scale_answer(&j);

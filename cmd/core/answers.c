@@ -53,7 +53,7 @@ static void limit_library(unsigned isa)
         (void)setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 0);
 }
 
-qkv_status cli_configure(const cli *c)
+int cli_configure(cli *c)
 {
     limit_library(isa_bits[c->common.isa]);
     qkv_context_options options = qkv_context_defaults();
@@ -61,7 +61,8 @@ qkv_status cli_configure(const cli *c)
     options.isa = isa_bits[c->common.isa];
     if (c->common.device && strcmp(c->common.device, "cpu") != 0)
         options.device = c->common.device;
-    return qkv_context_configure(c->ctx, &options);
+    qkv_status status = qkv_context_configure(c->ctx, &options);
+    return status == QKV_E_ARGUMENT ? usage_error(c) : status ? cli_error(c) : 0;
 }
 
 void cli_bind(cli *c, const qkv_option_table *table, void *target)
@@ -83,9 +84,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
     if (!status && (c->args.count < min || c->args.count > max))
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
                           c->command->manual.name, usage ? usage : "", c->args.count);
-    if (!status)
-        status = cli_configure(c);
-    return status ? usage_error(c) : 0;
+    return status ? usage_error(c) : cli_configure(c);
 }
 
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)

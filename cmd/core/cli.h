@@ -7,8 +7,9 @@
  *     {
  *         settings s;
  *         cli_bind(c, &table, &s);
- *         if (cli_parse(c, argc, argv, 1, 1))
- *             return CLI_USAGE;
+ *         int refused = cli_parse(c, argc, argv, 1, 1);
+ *         if (refused)
+ *             return refused;
  *         if (qkv_do_something(c->ctx, c->args.items[0], &s))
  *             return cli_error(c);
  *         ...
@@ -92,7 +93,7 @@ extern const qkv_option_table cli_job_common_table;
 void cli_bind(cli *c, const qkv_option_table *table, void *target);
 
 /* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
- * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
+ * configures c->ctx. On failure prints the sentence and returns the exit code. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
 /* Joins the ranks that a launcher started: from then on rank 0 alone speaks. An exit code. */
@@ -100,8 +101,9 @@ int cli_join(cli *c);
 /* After a failure: prints the context's sentence if this rank alone can, since rank 0 is lost. */
 void cli_speak_for_the_lost(cli *c);
 
-/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
-qkv_status cli_configure(const cli *c);
+/* Gives the context the threads, instruction sets and device of c->common; the exit code, after
+ * the sentence that says why. cli_parse has done it. */
+int cli_configure(cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. Texts and lists stay the command line's. */

@@ -28,8 +28,9 @@ static int eval_run(cli *c, int argc, char **argv)
     qkv_pipeline *p = NULL;
     qkv_metrics m = {0};
     cli_bind(c, qkv_pipeline_evaluate_table(), &o);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_evaluate(p, &o, &m);

@@ -133,8 +133,9 @@ static int score_run(cli *c, int argc, char **argv)
     settings s;
     size_t m = 0;
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 2, 2))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, 2);
+    if (refused)
+        return refused;
     while (m < sizeof measures / sizeof *measures &&
            strcmp(measures[m].name, c->args.items[0]) != 0)
         m++;

@@ -117,8 +117,9 @@ static int explain_run(cli *c, int argc, char **argv)
     settings s;
     bool wanted[SECTIONS] = {false};
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, SECTIONS))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, SECTIONS);
+    if (refused)
+        return refused;
     if (!explain_choose(c, &s, wanted))
         return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
                             "cosine, order, optimizers, errata and all");

@@ -8,8 +8,9 @@ static int convert_run(cli *c, int argc, char **argv)
 {
     qkv_convert_options o = qkv_convert_defaults();
     cli_bind(c, qkv_convert_table(), &o);
-    if (cli_parse(c, argc, argv, 2, 2))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, 2);
+    if (refused)
+        return refused;
     const char *from = c->args.items[0], *to = c->args.items[1];
     if (qkv_convert_check(c->ctx, from, to, &o))
         return cli_usage(c, "%s", qkv_context_message(c->ctx));

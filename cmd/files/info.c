@@ -282,8 +282,9 @@ static int info_run(cli *c, int argc, char **argv)
     settings s;
     cli_bind(c, &table, &s);
     cli_bind(c, &bench_step_table, &s.step);
-    if (cli_parse(c, argc, argv, 0, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, 1);
+    if (refused)
+        return refused;
     if (s.predict && c->args.count)
         return cli_usage(c, "--predict is about presets: it takes no file");
     if (s.predict)

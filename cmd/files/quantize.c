@@ -19,8 +19,9 @@ static int quantize_run(cli *c, int argc, char **argv)
     qkv_quantize_options o;
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_quantize_table(), &o);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     if (!s.out)
         return cli_usage(c, "--out DIR expected");
     return qkv_quantize(c->ctx, c->args.items[0], s.out, &o) ? cli_error(c) : CLI_DONE;

@@ -33,8 +33,9 @@ static int shortlist_run(cli *c, int argc, char **argv)
     qkv_made_shortlist made;
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_make_shortlist_table(), &o);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     cli_catch_signals();
     if (qkv_make_shortlist(c->ctx, c->args.items[0], s.out, &o, &made))
         return cli_error(c);

@@ -64,8 +64,9 @@ static int tokenize_run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 1, 2))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 2);
+    if (refused)
+        return refused;
     const char *given = c->args.count == 2 ? c->args.items[1] : NULL;
     if (given && s.file)
         return cli_usage(c, "TEXT and --file: only one can be tokenised");

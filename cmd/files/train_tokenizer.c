@@ -40,8 +40,9 @@ static int train_tokenizer_run(cli *c, int argc, char **argv)
     qkv_tokenizer *t = NULL;
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_vocabulary_table(), &v);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, 0);
+    if (refused)
+        return refused;
     qkv_vocabulary_use use = (qkv_vocabulary_use)s.model;
     if (!qkv_options_given(c->options, "tokenizer"))
         v.kind = qkv_vocabulary_defaults(use).kind;

@@ -198,8 +198,9 @@ static int tour_run(cli *c, int argc, char **argv)
     settings s;
     bool wanted[CHAPTERS];
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, CHAPTERS))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 0, CHAPTERS);
+    if (refused)
+        return refused;
     if (!tour_choose(c, wanted))
         return tour_unknown(c);
     qkv_json_writer json;

@@ -22,8 +22,9 @@ static int report_run(cli *c, int argc, char **argv)
 {
     report_settings s;
     cli_bind(c, &report_table, &s);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     const char *dir = c->args.items[0];
     const qkv_path usual = qkv_path_in(dir, "train/report.html");
     const char *out = s.out ? s.out : usual.text;
@@ -159,8 +160,9 @@ static int compare_run(cli *c, int argc, char **argv)
 {
     compare_settings s;
     cli_bind(c, &compare_table, &s);
-    if (cli_parse(c, argc, argv, 1, MOST_RUNS))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, MOST_RUNS);
+    if (refused)
+        return refused;
     comparison x = {.count = c->args.count};
     x.runs = calloc(x.count, sizeof *x.runs);
     x.cells = calloc(x.count, sizeof *x.cells);

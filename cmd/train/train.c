@@ -154,9 +154,9 @@ int train_run(cli *c, int argc, char **argv)
         status = qkv_job_parse(job, argc, argv, &cli_job_common_table, &c->common);
     if (!status)
         status = qkv_job_check(job); /* a recipe may choose what the context is to be */
-    if (!status)
-        status = cli_configure(c);
-    int code = status ? cli_usage(c, "%s", qkv_context_message(c->ctx)) : run_job(c, job);
+    int code = status ? cli_usage(c, "%s", qkv_context_message(c->ctx)) : cli_configure(c);
+    if (!code)
+        code = run_job(c, job);
     qkv_job_destroy(job);
     return code;
 }

@@ -224,8 +224,9 @@ static int use_chat_run(cli *c, int argc, char **argv)
     job j = {.c = c};
     cli_bind(c, &table, &j.own);
     cli_bind(c, qkv_chat_table(), &j.o);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     if (j.own.file && j.own.messages.count)
         return cli_usage(c, "--message and --file: one of them expected, found both");
     if (j.own.show_text && !j.own.file)

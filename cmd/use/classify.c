@@ -154,8 +154,9 @@ static int classify_run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 1, SIZE_MAX))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, SIZE_MAX);
+    if (refused)
+        return refused;
     if (s.file && c->args.count > 1)
         return cli_usage(c, "what to label or --file: one of them expected, found both");
     job j = {.c = c};

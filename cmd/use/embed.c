@@ -146,8 +146,9 @@ static int embed_run(cli *c, int argc, char **argv)
     settings s;
     qkv_pipeline *p = NULL;
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 1, SIZE_MAX))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, SIZE_MAX);
+    if (refused)
+        return refused;
     if (s.file && c->args.count > 1)
         return cli_usage(c, "texts or --file: one of them expected, found both");
     cli_listen_notes(c);

@@ -56,8 +56,11 @@ static int encode_run(cli *c, int argc, char **argv, const qkv_option_table *tab
     qkv_code_grid g = {0};
     qkv_pipeline *p = NULL;
     cli_bind(c, table, &s);
-    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, 2);
+    if (!refused)
+        refused = cli_png_only(c, s.out);
+    if (refused)
+        return refused;
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
         status = work(p, c, s.out, &g);

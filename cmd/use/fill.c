@@ -98,8 +98,9 @@ static int fill_run(cli *c, int argc, char **argv)
     qkv_pipeline *p = NULL;
     cli_bind(c, qkv_pipeline_fill_table(), &o);
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 2, 2))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, 2);
+    if (refused)
+        return refused;
     cli_listen_notes(c);
     qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     bool series = !status && qkv_model_can(qkv_pipeline_model(p), QKV_CAN_FILL_SERIES);

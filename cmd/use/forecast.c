@@ -54,8 +54,9 @@ static int use_forecast_run(cli *c, int argc, char **argv)
     qkv_array history = {0}, y = {0};
     cli_bind(c, qkv_pipeline_forecast_table(), &o);
     cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)
         status = qkv_pipeline_forecast_file(p, s.file, &o, &history, &y);

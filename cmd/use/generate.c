@@ -113,8 +113,9 @@ static int use_generate_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, qkv_pipeline_generate_table(), &j.o);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     if (j.o.file && qkv_options_given(c->options, "prompt"))
         return cli_usage(c, "--prompt and --file: one of them expected, found both");
     if (j.o.lines && (j.o.file || qkv_options_given(c->options, "prompt")))

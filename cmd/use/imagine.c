@@ -85,8 +85,11 @@ static int imagine_run(cli *c, int argc, char **argv)
     qkv_status status = QKV_OK;
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_sample_table(), &o);
-    if (cli_parse(c, argc, argv, 1, 1) || cli_png_only(c, s.out))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (!refused)
+        refused = cli_png_only(c, s.out);
+    if (refused)
+        return refused;
     cli_catch_signals();
     o.seed = c->common.seed;
     if (qkv_options_given(c->options, "keep") && !o.complete.path)

@@ -158,8 +158,9 @@ static int look_run(cli *c, int argc, char **argv)
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_look_table(), &o);
     cli_bind(c, qkv_pipeline_patch_table(), &patch);
-    if (cli_parse(c, argc, argv, 1, 2))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 2);
+    if (refused)
+        return refused;
     o.seed = c->common.seed;
     o.panels = s.out || s.panel || c->common.json;
     patch.pixel = o.pixel;

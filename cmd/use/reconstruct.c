@@ -112,8 +112,11 @@ static int reconstruct_run(cli *c, int argc, char **argv)
     job j = {.c = c};
     cli_bind(c, &table, &j.s);
     cli_bind(c, qkv_pipeline_reconstruct_table(), &j.o);
-    if (cli_parse(c, argc, argv, 2, SIZE_MAX) || cli_png_only(c, j.s.out))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, SIZE_MAX);
+    if (!refused)
+        refused = cli_png_only(c, j.s.out);
+    if (refused)
+        return refused;
     qkv_status status = read_options(&j);
     if (!status)
         status = qkv_pipeline_open_with(&j.p, c->ctx, c->args.items[0], &c->opening);

@@ -46,8 +46,11 @@ static int segment_run(cli *c, int argc, char **argv)
     qkv_pipeline *p = NULL;
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_segment_table(), &o);
-    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 2, 2);
+    if (!refused)
+        refused = cli_png_only(c, s.out);
+    if (refused)
+        return refused;
     const qkv_image_source in = {.path = c->args.items[1]};
     qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)

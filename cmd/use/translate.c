@@ -116,8 +116,9 @@ static int translate_run(cli *c, int argc, char **argv)
     qkv_pipeline *p = NULL;
     cli_bind(c, qkv_pipeline_translate_table(), &given);
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 1, 1))
-        return CLI_USAGE;
+    int refused = cli_parse(c, argc, argv, 1, 1);
+    if (refused)
+        return refused;
     cli_catch_signals();
     qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     if (!status)

@@ -108,8 +108,8 @@ typedef struct {
                    * What oneDNN uses is limited by its own ONEDNN_MAX_CPU_ISA. */
     int products; /* QKV_PRODUCTS_*                                               F32 */
     const char *device; /* "cpu"; "cuda" or "cuda:N", a card, numbered from 0, that libqkv-cuda.so
-                         * serves. NULL: "cpu", or of qkv_context_configure as it is. Read during the
-                         * call alone                              NULL */
+                         * serves. NULL: "cpu", or of qkv_context_configure as it is. Read
+                         * during the call alone                  NULL */
     bool meta;    /* reserves memory and computes nothing, to measure what a step takes; values
                      are undefined                             false        */
     /* The allocator; NULL: malloc and free. alloc returns 64-byte aligned memory, or NULL. Tests
@@ -122,8 +122,8 @@ typedef struct {
 qkv_context_options qkv_context_defaults(void);
 
 /* options may be NULL: the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads,
- * products or device out of range, or for only one of alloc and free; QKV_E_UNSUPPORTED for a device
- * that does not open (qkv_context_configure says why); QKV_E_MEMORY. */
+ * products or device out of range, or for only one of alloc and free; QKV_E_UNSUPPORTED for a
+ * device that does not open (qkv_context_configure says why); QKV_E_MEMORY. */
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options);
 
 /* Destroy every object made on the context first. ctx may be NULL. */
@@ -185,9 +185,9 @@ typedef bool qkv_event_fn(void *user, const qkv_event *event);
  * that called the library. */
 void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user);
 
-/* Replaces threads, isa, products and, unless it is NULL, device; other options stay. Call it before
- * anything but option tables is made on the context. With a message: QKV_E_ARGUMENT for threads,
- * products or device out of range; QKV_E_UNSUPPORTED for a device that does not open. */
+/* Replaces threads, isa, products and, unless it is NULL, device; other options stay. Call it
+ * before anything but option tables is made on the context. With a message: QKV_E_ARGUMENT for
+ * threads, products or device out of range; QKV_E_UNSUPPORTED for a device that does not open. */
 qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options);
 
 /* Memory from the context's allocator. Memory that other libraries allocate is not included. */

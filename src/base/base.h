@@ -89,6 +89,9 @@ bool qkv__context_owns_pages(const qkv_context *ctx);
 /* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
  * on the CPU. */
 typedef struct qkv__device qkv__device;
+/* qkv_context_configure, on that device. */
+qkv_status qkv__context_move(qkv_context *ctx, const qkv_context_options *options,
+                             const qkv__device *device);
 qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
                                   const qkv__device *device);
 const qkv__device *qkv__context_device(const qkv_context *ctx);

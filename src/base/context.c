@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/plugin.h"
+#include "base/device.h"
 
 enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
 static const double WORKING_EVERY = 0.05; /* seconds between events of work */
@@ -199,19 +199,15 @@ static qkv_status products_fail(qkv_context *ctx, int products)
                     "products: QKV_PRODUCTS_F32, _BF16 or _AUTO expected, found %d", products);
 }
 
-qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options)
+qkv_status qkv__context_move(qkv_context *ctx, const qkv_context_options *options,
+                             const qkv__device *device)
 {
     if (!valid_threads(options->threads))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
                         options->threads);
     if (!valid_products(options->products))
         return products_fail(ctx, options->products);
-    if (options->device && !ctx->options.meta) {
-        const qkv__device *device = qkv__device_named(ctx, options->device);
-        if (!device)
-            return qkv_context_status(ctx);
-        ctx->device = device;
-    }
+    ctx->device = device;
     configure(ctx, options);
     return QKV_OK;
 }
@@ -380,12 +376,13 @@ bool qkv__hold(qkv_context *ctx, bool held)
     return was;
 }
 
-/* Each allocation carries its size in front, so that live bytes can be counted. */
-void *qkv_malloc(qkv_context *ctx, size_t bytes)
+/* Each allocation carries in front how many bytes it counts for. They lie behind that, or on a
+ * device. */
+static void *count(qkv_context *ctx, size_t bytes, bool here)
 {
-    size_t total;
+    size_t total = HEADER_BYTES;
     char *p = NULL;
-    if (qkv__add_size(bytes, HEADER_BYTES, &total))
+    if (!here || qkv__add_size(bytes, HEADER_BYTES, &total))
         p = ctx->options.alloc(ctx->options.user, total);
     if (!p) {
         qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes wanted, %zu in use", bytes,
@@ -399,6 +396,9 @@ void *qkv_malloc(qkv_context *ctx, size_t bytes)
         ctx->memory.peak_bytes = ctx->memory.live_bytes;
     return p + HEADER_BYTES;
 }
+
+void *qkv_malloc(qkv_context *ctx, size_t bytes) { return count(ctx, bytes, true); }
+void *qkv__claim(qkv_context *ctx, size_t bytes) { return count(ctx, bytes, false); }
 
 void *qkv_calloc(qkv_context *ctx, size_t count, size_t size)
 {

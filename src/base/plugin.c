@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const qkv__plugin_host host = {QKV__PLUGIN_VERSION, qkv_fail, qkv__arena_alloc,
-                                      qkv__arena_mark, qkv__arena_release};
+                                      qkv__arena_mark, qkv__arena_release, qkv__claim, qkv_free};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const qkv__device *opened; /* a process has one device beside the processor */

@@ -15,7 +15,15 @@ typedef struct {
     void *(*arena_alloc)(qkv__arena *a, size_t bytes);
     qkv__mark (*arena_mark)(const qkv__arena *a);
     void (*arena_release)(qkv__arena *a, qkv__mark mark);
+    /* Of each piece of the device's memory: claim when it is had, unclaim when it is given back. */
+    void *(*claim)(qkv_context *ctx, size_t bytes);
+    void (*unclaim)(qkv_context *ctx, void *claimed);
 } qkv__plugin_host;
+
+/* Counts that many bytes of a device's memory among the context's (qkv_context_memory), which takes
+ * a small block of its allocator. qkv_free of what it returns takes them off again. NULL: the
+ * allocator has no block, and the context says so. */
+void *qkv__claim(qkv_context *ctx, size_t bytes);
 
 /* The device with that number, counted from 0. NULL: why (QKV__PLUGIN_WHY) says in a sentence. host
  * outlives the device. */

@@ -102,7 +102,8 @@ const char *qkv_machine_products(qkv_context *ctx)
         while (kinds >> (fastest + 1))
             fastest = (qkv__products)(fastest + 1);
         qkv__context_choose(ctx, fastest);
-        qkv__note(ctx, "products in %s on %s", qkv__products_name(fastest), device->name);
+        qkv__note(ctx, "products in %s: the fastest of %s", qkv__products_name(fastest),
+                  device->name);
         return qkv__products_name(fastest);
     }
     bool timed = !time_kinds(ctx, kinds, seconds);

@@ -131,10 +131,12 @@ static qkv__small_plan plain_plan(void)
 }
 
 /* A card reads few rows' weights as they lie; what it widens it multiplies in bf16. */
-static qkv__small_plan card_plan(qkv_k_small_type type)
+static qkv__small_plan choose_for_card(qkv_context *ctx, qkv_k_small_type type)
 {
     const qkv__small_choice wide = {QKV__SMALL_WIDE, QKV__PRODUCTS_BF16};
-    return (qkv__small_plan){choices[0], type == QKV_K_BF16 ? wide : choices[0], WIDE_ROWS};
+    qkv__small_plan plan = {choices[0], type == QKV_K_BF16 ? wide : choices[0], WIDE_ROWS};
+    qkv__context_choose_small(ctx, type, plan);
+    return plan;
 }
 
 /* Without memory for the timing the plain way stays, until a later call. */
@@ -170,7 +172,7 @@ static qkv__small_choice small_choice(qkv_context *ctx, qkv_k_small_type type, s
     qkv__small_plan plan = qkv__context_small(ctx, type);
     if (plan.few.way == QKV__SMALL_UNKNOWN)
         plan = qkv__context_meta(ctx)                  ? plain_plan()
-               : qkv__context_device(ctx)->products ? card_plan(type)
+               : qkv__context_device(ctx)->products ? choose_for_card(ctx, type)
                                                       : time_choices(ctx, type);
     return m < plan.from ? plan.few : plan.many;
 }

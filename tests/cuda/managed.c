@@ -1,6 +1,6 @@
 /* managed.c - memory of programs that test kernels on a card: programs linked with --wrap=malloc,
- * calloc, realloc, free and posix_memalign get managed memory, which the host and the card both read. What is freed
- * is kept for the next request of its size class. */
+ * calloc, realloc, free and posix_memalign get managed memory, which the host and the card both
+ * read. What is freed is kept for the next request of its size class. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,6 +24,16 @@ static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 
 static const qkv_k_small_type types[] = {QKV_K_BF16, QKV_K_INT8, QKV_K_INT4};
 enum { TABLES = 3, TYPES = 3, AMX = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX };
 
+/* From the heap, as all that kernels are given: a card cannot see the stack. */
+static inline float *array_of(size_t n)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static inline int32_t *ids_of(size_t n) { return (int32_t *)(void *)array_of(n); }
+
 /* bytes between guards of 0x5c. */
 static inline unsigned char *guarded(size_t bytes)
 {

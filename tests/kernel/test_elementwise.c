@@ -226,9 +226,10 @@ static void check_sums(const kernel_case *c)
         assert_true(c->k->sum_squares(&other, x, n) == c->k->sum_squares(&c->e, x, n));
         free_arrays();
     }
-    float huge[3] = {1e30f, -1e30f, 2e30f};
+    float *huge = copied((const float[]){1e30f, -1e30f, 2e30f}, 3);
     double got = c->k->sum_squares(&c->e, huge, 3);
     assert_true(fabs(got - 6e60) < 1e54);
+    free_arrays();
 }
 
 static void check_sum_rows(const kernel_case *c)

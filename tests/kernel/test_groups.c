@@ -171,7 +171,7 @@ static void check_nearest(const kernel_case *c)
     for (int round = 0; round < ROUNDS; round++) {
         size_t N = 1 + qkv_rng_below(&kt.rng, 60), K = 1 + qkv_rng_below(&kt.rng, 700);
         float *products = randoms(N * K), *x2 = randoms(N), *code2 = randoms(K);
-        int32_t id[64];
+        int32_t *id = (int32_t *)(void *)poisoned(N);
         for (size_t i = 0; i < N * K; i++)
             products[i] = (float)qkv_rng_below(&kt.rng, 20) - 10;
         for (size_t i = 0; i < N; i++)

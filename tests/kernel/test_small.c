@@ -139,8 +139,8 @@ static void test_many_rows_same_bits(void **state)
 {
     fixture *f = *state;
     enum { N = 100, K = 330, M = 50 };
-    float *x = random_array(f, M * K), *w = random_array(f, N * K), y[N];
-    float *all = malloc(M * N * sizeof *all);
+    float *x = random_array(f, M * K), *w = random_array(f, N * K), *y = array_of(N);
+    float *all = array_of(M * N);
     for (size_t s = 1; s < TYPES && qkv__cpu_amx(); s++)
         for (size_t m = 1; m <= M; m += 7) {
             rounded r = round_of(types[s], w, N, K, 2);
@@ -149,12 +149,13 @@ static void test_many_rows_same_bits(void **state)
             for (size_t i = 0; i < m; i++) {
                 qkv__kernels(tables[i % TABLES + (i % TABLES == 0)])->small(&e, y, N, x + i * K, K,
                                                                            &r.w, x, 1);
-                assert_memory_equal(y, all + i * N, sizeof y);
+                assert_memory_equal(y, all + i * N, N * sizeof *y);
             }
             free_rounded(&r);
         }
     free(x);
     free(w);
+    free(y);
     free(all);
 }
 
@@ -167,7 +168,8 @@ static void test_not_a_number(void **state)
     for (size_t t = 0; t <= TABLES; t++)
         for (size_t s = 0; s < TYPES; s++)
             for (size_t v = 0; v < 3; v++) {
-                float *x = random_array(f, M * K), *w = random_array(f, N * K), y[M * N];
+                float *x = random_array(f, M * K), *w = random_array(f, N * K);
+                float *y = array_of(M * N);
                 rounded r = round_of(types[s], w, N, K, 1);
                 qkv_exec e = {.threads = 2, .scratch = f->scratch};
                 x[2 * K + 70] = values[v];
@@ -179,6 +181,7 @@ static void test_not_a_number(void **state)
                     assert_int_equal(isfinite(y[i]) != 0, i / N != 2);
                 free(x);
                 free(w);
+                free(y);
                 free_rounded(&r);
             }
 }
@@ -189,7 +192,7 @@ static void test_rows_stand_alone(void **state)
     fixture *f = *state;
     enum { M = 13, N = 100, K = 200 };
     float *x = random_array(f, M * K), *w = random_array(f, N * K);
-    float *all = malloc(M * N * sizeof *all), one[N];
+    float *all = array_of(M * N), *one = array_of(N);
     for (size_t t = 0; t < TABLES; t++)
         for (size_t s = 0; s < TYPES; s++) {
             rounded r = round_of(types[s], w, N, K, 2);
@@ -199,21 +202,23 @@ static void test_rows_stand_alone(void **state)
             e.threads = 1;
             for (size_t i = 0; i < M; i++) {
                 k->small(&e, one, N, x + i * K, K, &r.w, NULL, 1);
-                assert_memory_equal(one, all + i * N, sizeof one);
+                assert_memory_equal(one, all + i * N, N * sizeof *one);
             }
             free_rounded(&r);
         }
     free(x);
     free(w);
     free(all);
+    free(one);
 }
 
 static void test_embedding(void **state)
 {
     fixture *f = *state;
     enum { ROWS = 37, C = 70, N = 9 };
-    float *w = random_array(f, ROWS * C), *places = random_array(f, N * C), y[N * C], row[C];
-    int32_t ids[N], positions[N];
+    float *w = random_array(f, ROWS * C), *places = random_array(f, N * C), *y = array_of(N * C);
+    float row[C];
+    int32_t *ids = ids_of(N), *positions = ids_of(N);
     for (size_t s = 0; s < TYPES; s++) {
         rounded r = round_of(types[s], w, ROWS, C, 1);
         qkv_exec e = {.threads = 2, .scratch = f->scratch};
@@ -236,6 +241,9 @@ static void test_embedding(void **state)
     }
     free(w);
     free(places);
+    free(y);
+    free(ids);
+    free(positions);
 }
 
 int main(void)

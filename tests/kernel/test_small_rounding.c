@@ -155,7 +155,7 @@ static void test_taking_rows(void **state)
             float *x = random_array(f, N * k), *zeros = calloc(MOST * k, sizeof *zeros);
             rounded from = round_of(types[t], x, N, k, 1), to = round_of(types[t], x, n, k, 1);
             rounded zero = round_of(types[t], zeros, n, k, 1);
-            int32_t ids[MOST];
+            int32_t *ids = ids_of(n);
             for (size_t i = 0; i < n; i++)
                 ids[i] = (int32_t)qkv_rng_below(&f->rng, N);
             qkv_exec e = {.threads = 1 + (int)(round % 3), .scratch = f->scratch};
@@ -174,6 +174,7 @@ static void test_taking_rows(void **state)
                     assert_int_equal(to.words[GUARD + last + i], zero.words[GUARD + last + i]);
             free(x);
             free(zeros);
+            free(ids);
             free_rounded(&from);
             free_rounded(&to);
             free_rounded(&zero);

@@ -333,8 +333,10 @@ static void check_xent_nan(const kernel_case *c)
 {
     for (size_t at = 0; at < 40; at += 13) {
         qkv_k_xent_args a = {.on = 1, .scale = 1, .ignore = -1, .N = 2, .V = 40};
-        const int32_t targets[2] = {5, -1};
-        float *x = randoms(80), loss[2], *d = poisoned(80);
+        int32_t *targets = (int32_t *)(void *)poisoned(2);
+        float *x = randoms(80), *loss = poisoned(2), *d = poisoned(80);
+        targets[0] = 5;
+        targets[1] = -1;
         x[at] = x[40 + at] = NAN;
         c->k->xent(&c->e, loss, NULL, NULL, d, x, targets, &a);
         assert_true(isnan(loss[0]) && loss[1] == 0);

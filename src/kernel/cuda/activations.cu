@@ -1,6 +1,7 @@
 /* activations.cu - activations and their slopes, and products of them with a second input (gated
  * units). Each activation is a kernel of its own; formulas are those of ref_elementwise.c. */
 #include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/operands.cuh"
 
 static const float sqrt_half = 0.70710678118654752440f, inv_sqrt_2pi = 0.39894228040143267794f;
 static const float gelu_scale = 1.59576912160573071176f, gelu_cubic = 0.044715f; /* 2 sqrt(2/pi) */
@@ -67,6 +68,17 @@ template <int A> static __device__ __forceinline__ float act_slope(float x)
     }
 }
 
+/* W numbers of a copy, at i: a multiple of 4 where W is 4. */
+template <int W> static __device__ __forceinline__ void store_copy(bf16 *copy, size_t i, pack<W> v)
+{
+    if (!copy)
+        return;
+    if constexpr (W == 4)
+        operand_store(copy + i, v.v[0], v.v[1], v.v[2], v.v[3]);
+    else
+        copy[i] = __float2bfloat16_rn(v.v[0]);
+}
+
 /* CASE(A) for the activation act. */
 #define BY_ACTIVATION(act, CASE)                                                                   \
     switch (act) {                                                                                 \
@@ -82,29 +94,44 @@ template <int A> static __device__ __forceinline__ float act_slope(float x)
     case QKV_K_ACT_COUNT: CASE(QKV_K_NONE); break;                                                 \
     }
 
+/* copy: of y in bf16, or NULL. */
 template <int A> struct act_body {
     float *y;
     const float *x;
+    bf16 *copy;
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> v = load<W>(x + i);
         for (int k = 0; k < W; k++)
             v.v[k] = act_value<A>(v.v[k]);
         store<W>(y + i, v);
+        store_copy<W>(copy, i, v);
     }
 };
 
-static void cuda_act(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
+static void activate(qkv_real *y, const qkv_real *x, bf16 *copy, qkv_k_act act, size_t n)
 {
-    (void)e;
-#define ACT(A) launch_elements(act_body<A>{y, x}, n, aligned16(y, x))
+#define ACT(A) launch_elements(act_body<A>{y, x, copy}, n, aligned16(y, x))
     BY_ACTIVATION(act, ACT)
 #undef ACT
+}
+
+static void cuda_act(const qkv_exec *, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
+{
+    activate(y, x, NULL, act, n);
+}
+
+static void cuda_act_bf16(const qkv_exec *, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
+{
+    bf16 *copy = operand_room(y, n);
+    activate(y, x, copy, act, n);
+    operand_written(copy);
 }
 
 template <int A> struct act_bwd_body {
     float *dx;
     const float *x, *dy;
+    bf16 *copy; /* of what is stored, or NULL */
     bool acc;
     template <int W> __device__ void at(size_t i) const
     {
@@ -112,16 +139,30 @@ template <int A> struct act_bwd_body {
         for (int k = 0; k < W; k++)
             d.v[k] *= act_slope<A>(v.v[k]);
         put<W>(dx + i, d, acc);
+        store_copy<W>(copy, i, d);
     }
 };
 
-static void cuda_act_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *x, const qkv_real *dy,
+static void activate_bwd(qkv_real *dx, const qkv_real *x, const qkv_real *dy, bf16 *copy,
                          qkv_k_act act, bool acc, size_t n)
 {
-    (void)e;
-#define ACT_BWD(A) launch_elements(act_bwd_body<A>{dx, x, dy, acc}, n, aligned16(dx, x, dy))
+#define ACT_BWD(A) launch_elements(act_bwd_body<A>{dx, x, dy, copy, acc}, n, aligned16(dx, x, dy))
     BY_ACTIVATION(act, ACT_BWD)
 #undef ACT_BWD
+}
+
+static void cuda_act_bwd(const qkv_exec *, qkv_real *dx, const qkv_real *x, const qkv_real *dy,
+                         qkv_k_act act, bool acc, size_t n)
+{
+    activate_bwd(dx, x, dy, NULL, act, acc, n);
+}
+
+static void cuda_act_bwd_bf16(const qkv_exec *, qkv_real *dx, const qkv_real *x,
+                              const qkv_real *dy, qkv_k_act act, bool acc, size_t n)
+{
+    bf16 *copy = acc ? NULL : operand_room(dx, n);
+    activate_bwd(dx, x, dy, copy, act, acc, n);
+    operand_written(copy);
 }
 
 /* ---- gated: W elements of one row ------------------------------------------------------------ */
@@ -201,4 +242,11 @@ extern "C" void qkv__cuda_activations(qkv_kernels *k)
     k->act_bwd = cuda_act_bwd;
     k->gated = cuda_gated;
     k->gated_bwd = cuda_gated_bwd;
+}
+
+/* Of a step whose products are of bf16: each leaves a copy of what it stores. */
+extern "C" void qkv__cuda_activations_bf16(qkv_kernels *k)
+{
+    k->act = cuda_act_bf16;
+    k->act_bwd = cuda_act_bwd_bf16;
 }

@@ -1,5 +1,5 @@
-/* blas.cu - products by cuBLASLt: descriptors and the library's choice of a way, found once for each
- * kind of product and kept. */
+/* blas.cu - products by cuBLASLt: descriptors and the library's choice of a way, found once for
+ * each kind of product and kept. */
 #include "kernel/cuda/blas.cuh"
 
 #ifdef QKV_CUDA_EMULATED
@@ -101,8 +101,8 @@ static void prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttribu
     (void)cublasLtMatmulPreferenceSetAttribute(p, what, &value, sizeof value);
 }
 
-/* The library's matrices are column-major: our row-major c is its turned one, and c' = b' a'. So its
- * first operand is b, its second a, and neither is turned once more. */
+/* The library's matrices are column-major: our row-major c is its turned one, and c' = b' a'. So
+ * its first operand is b, its second a, and neither is turned once more. */
 static plan make_plan(const key &k)
 {
     plan p = {};

@@ -1,11 +1,11 @@
 /* cuda.cuh - what the files of CUDA kernels share: launches, errors, copies of small host arrays,
  * sums over warps and blocks.
  *
- * Every kernel of a process runs on one stream, so each sees what those before it wrote, and scratch
- * memory can be released as soon as the kernel that uses it is launched. The same files are compiled
- * as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after another:
- * write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives, and no
- * float atomics (sums have an order that sizes alone decide). */
+ * Every kernel of a process runs on one stream, so each sees what those before it wrote, and
+ * scratch memory can be released as soon as the kernel that uses it is launched. The same files are
+ * compiled as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after
+ * another: write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives,
+ * and no float atomics (sums have an order that sizes alone decide). */
 #ifndef QKV_KERNEL_CUDA_CUH
 #define QKV_KERNEL_CUDA_CUH
 
@@ -26,7 +26,7 @@ typedef __nv_bfloat16 bf16;
 
 #ifdef QKV_CUDA_EMULATED
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
-    emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); })
+    (cuda_wrote(), emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
 #define DYNAMIC_SHARED(name) char *name = emulated_dynamic_shared()
 #else
 /* kernel<<<grid, block, shared>>>(arguments); the name of a template with several parameters in
@@ -34,6 +34,7 @@ typedef __nv_bfloat16 bf16;
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
     do {                                                                                           \
         kernel<<<grid, block, shared, cuda_stream()>>>(__VA_ARGS__);                               \
+        cuda_wrote();                                                                              \
         cuda_note(cudaGetLastError());                                                             \
     } while (0)
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
@@ -45,6 +46,11 @@ cudaStream_t cuda_stream(void);
 /* Remembers the first error that is not cudaSuccess; sync reports it. */
 void cuda_note(cudaError_t error);
 int cuda_multiprocessors(void);
+/* Counts what may have written to device memory: launches, copies and fills. */
+void cuda_wrote(void);
+uint64_t cuda_writes(void);
+/* What was launched since that count wrote to nothing that a product reads (operands.cu). */
+void cuda_spares_operand(uint64_t before);
 /* A copy of a small host array on the device, valid for what is launched before the next
  * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };
@@ -62,7 +68,7 @@ static inline unsigned cuda_blocks(size_t n)
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                            \
     i += (size_t)gridDim.x * blockDim.x
 
-/* ---- sums: over the whole warp, or the whole block; every thread gets the result ---------------- */
+/* ---- sums: over the whole warp, or the whole block; every thread gets the result ------------- */
 
 static __device__ __forceinline__ float warp_sum(float x)
 {
@@ -113,7 +119,7 @@ static __device__ __forceinline__ float block_max(float x, float *partial)
     return x;
 }
 
-/* ---- the files: each fills the slots that it has ------------------------------------------------ */
+/* ---- the files: each fills the slots that it has --------------------------------------------- */
 
 extern "C" {
 qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__cuda_sums,
@@ -122,7 +128,10 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
     qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv, qkv__cuda_pool, qkv__cuda_kv,
     qkv__cuda_attention;
 /* Products and attention of operands rounded to bf16, over those of f32. */
-qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16;
+qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16,
+    qkv__cuda_activations_bf16, qkv__cuda_norms_bf16;
+/* Kernels that time themselves, where the environment asks for it. */
+void cuda_profile(qkv_kernels *f32, qkv_kernels *bf16);
 /* The products, for other files. */
 qkv_k_gemm_fn cuda_gemm, cuda_gemm_bf16;
 }

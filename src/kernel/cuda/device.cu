@@ -1,7 +1,10 @@
 /* device.cu - a CUDA card as a device: its memory, the one stream of the process, its table. */
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <new>
+#include <unordered_map>
 
 #include "kernel/cuda/cuda.cuh"
 
@@ -36,6 +39,10 @@ cudaStream_t cuda_stream(void)
 
 int cuda_multiprocessors(void) { return multiprocessors; }
 
+static std::atomic<uint64_t> writes;
+void cuda_wrote(void) { writes++; }
+uint64_t cuda_writes(void) { return writes; }
+
 void cuda_note(cudaError_t error)
 {
     if (error == cudaSuccess)
@@ -47,28 +54,62 @@ void cuda_note(cudaError_t error)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* What the library counts each piece of memory by. */
+static std::unordered_map<void *, void *> claims;
+
+static bool keep_claim(void *p, void *claim)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    try {
+        claims[p] = claim;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    return true;
+}
+
+static void *drop_claim(void *p)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = claims.find(p);
+    if (found == claims.end())
+        return NULL;
+    void *claim = found->second;
+    claims.erase(found);
+    return claim;
+}
+
 static void *device_alloc(qkv_context *ctx, size_t bytes)
 {
     void *p = NULL;
     use_card();
     cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
-    if (error == cudaSuccess)
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
+                   device_name, cudaGetErrorString(error));
+        return NULL;
+    }
+    void *claim = host->claim(ctx, bytes);
+    if (claim && keep_claim(p, claim))
         return p;
-    (void)cudaGetLastError();
-    host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
-               device_name, cudaGetErrorString(error));
+    host->unclaim(ctx, claim);
+    cuda_note(cudaFree(p));
     return NULL;
 }
 
 /* It waits for all work before it. */
-static void device_free(qkv_context *, void *p)
+static void device_free(qkv_context *ctx, void *p)
 {
-    if (p)
-        cuda_note(cudaFree(p));
+    if (!p)
+        return;
+    host->unclaim(ctx, drop_claim(p));
+    cuda_note(cudaFree(p));
 }
 
 static void device_copy_in(void *to, const void *from, size_t bytes)
 {
+    cuda_wrote();
     if (bytes)
         cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
@@ -112,6 +153,7 @@ static void device_copy(void *to, const void *from, size_t bytes)
     const char *f = (const char *)from;
     if (!bytes || t == f)
         return;
+    cuda_wrote();
     if (t + bytes <= f || f + bytes <= t)
         cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()));
     else if (t < f)
@@ -122,6 +164,7 @@ static void device_copy(void *to, const void *from, size_t bytes)
 
 static void device_fill(void *to, int byte, size_t bytes)
 {
+    cuda_wrote();
     if (bytes)
         cuda_note(cudaMemsetAsync(to, byte, bytes, cuda_stream()));
 }
@@ -138,7 +181,7 @@ static qkv_status device_sync(qkv_context *ctx)
     return host->fail(ctx, QKV_E_UNSUPPORTED, "%s: %s", device_name, cudaGetErrorString(error));
 }
 
-/* ---- small arrays of the host ------------------------------------------------------------------ */
+/* ---- small arrays of the host ---------------------------------------------------------------- */
 
 static char *uploads;
 static size_t uploads_used;
@@ -164,7 +207,7 @@ const void *cuda_upload(const void *from, size_t bytes)
     return to;
 }
 
-/* ---- scratch memory: the library's arenas ------------------------------------------------------ */
+/* ---- scratch memory: the library's arenas ---------------------------------------------------- */
 
 extern "C" void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
 {
@@ -176,7 +219,7 @@ extern "C" void qkv__arena_release(qkv__arena *a, qkv__mark mark)
     host->arena_release(a, mark);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static qkv_kernels tables[2]; /* products in f32; of operands rounded to bf16 */
 
@@ -189,12 +232,14 @@ static void fill_tables(void)
         qkv__cuda_gemm, qkv__cuda_gemv, qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv,
         qkv__cuda_pool, qkv__cuda_kv, qkv__cuda_attention};
     static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
-                                               qkv__cuda_attention_bf16};
+                                               qkv__cuda_attention_bf16,
+                                               qkv__cuda_activations_bf16, qkv__cuda_norms_bf16};
     for (qkv__fill_fn *fill : files)
         fill(&tables[0]);
     tables[1] = tables[0];
     for (qkv__fill_fn *fill : bf16_files)
         fill(&tables[1]);
+    cuda_profile(&tables[0], &tables[1]);
 }
 
 static const qkv_kernels *device_kernels(unsigned isa)
@@ -207,7 +252,7 @@ static const qkv__device device = {
     device_fill, device_clear, device_sync, device_kernels,
     1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30};
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static bool refused(char *why, cudaError_t error, const char *what)
 {

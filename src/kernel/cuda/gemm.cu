@@ -1,8 +1,9 @@
-/* gemm.cu - matrix products: cuBLASLt's, and a plain kernel for what it refuses. Operands of bf16
- * products are rounded into scratch first, to nearest, ties to even; sums are in f32. */
+/* gemm.cu - matrix products: cuBLASLt's, and a plain kernel for what it refuses. Sums are
+ * in f32. */
 #include "kernel/cuda/blas.cuh"
+#include "kernel/cuda/operands.cuh"
 
-/* ---- the plain kernel ---------------------------------------------------------------------------- */
+/* ---- the plain kernel ------------------------------------------------------------------------ */
 
 enum { TILE = 32 };
 
@@ -42,6 +43,7 @@ static __global__ void plain_product(float *c, const T *a, const T *b, blas_prod
 template <typename T>
 static void multiply(float *c, const T *a, const T *b, const blas_product &p)
 {
+    cuda_wrote();
     if (blas_multiply(c, a, b, &p))
         return;
     size_t down = (p.m + TILE - 1) / TILE;
@@ -57,42 +59,7 @@ extern "C" void cuda_gemm(const qkv_exec *, qkv_real *c, const qkv_real *a, cons
                            args->ldb, args->ldc, args->bias});
 }
 
-/* ---- operands in bf16 ---------------------------------------------------------------------------- */
-
-enum { BF16_ROW = 8 }; /* a row of a rounded operand is a multiple of so many numbers: 16 bytes */
-
-/* y (rows, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread where rows begin at
- * multiples of 16 bytes. What lies between cols and ldy is 0. */
-static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ldx, size_t rows,
-                                  size_t cols, bool wide)
-{
-    const size_t groups = ldy / 4;
-    for (FOR_EACH(i, rows * groups)) {
-        size_t r = i / groups, c = i % groups * 4;
-        const float *from = x + r * ldx + c;
-        float4 v;
-        if (wide && c + 4 <= cols)
-            v = *(const float4 *)from;
-        else
-            v = make_float4(c < cols ? from[0] : 0, c + 1 < cols ? from[1] : 0,
-                            c + 2 < cols ? from[2] : 0, c + 3 < cols ? from[3] : 0);
-        __nv_bfloat162 *to = (__nv_bfloat162 *)(y + r * ldy + c);
-        to[0] = __floats2bfloat162_rn(v.x, v.y);
-        to[1] = __floats2bfloat162_rn(v.z, v.w);
-    }
-}
-
-static bf16 *rounded(const qkv_exec *e, const float *x, size_t rows, size_t cols, size_t ldx,
-                     size_t *ldy)
-{
-    *ldy = (cols + BF16_ROW - 1) / BF16_ROW * BF16_ROW;
-    bf16 *y = (bf16 *)qkv__arena_alloc(e->scratch, rows * *ldy * sizeof *y);
-    bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
-    if (y)
-        LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, y, *ldy, x, ldx, rows, cols,
-               wide);
-    return y;
-}
+/* ---- of operands in bf16 --------------------------------------------------------------------- */
 
 extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a,
                                const qkv_real *b, const qkv_k_gemm_args *args)
@@ -102,16 +69,18 @@ extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a
         cuda_gemm(e, c, a, b, args);
         return;
     }
-    qkv__mark mark = qkv__arena_mark(e->scratch);
+    operands_lock();
     size_t lda, ldb;
-    bf16 *ra = args->ta ? rounded(e, a, k, m, args->lda, &lda)
-                        : rounded(e, a, m, k, args->lda, &lda);
-    bf16 *rb = args->tb ? rounded(e, b, n, k, args->ldb, &ldb)
-                        : rounded(e, b, k, n, args->ldb, &ldb);
+    const bf16 *ra = args->ta ? operand_rounded(a, k, m, args->lda, &lda)
+                              : operand_rounded(a, m, k, args->lda, &lda);
+    const bf16 *rb = args->tb ? operand_rounded(b, n, k, args->ldb, &ldb)
+                              : operand_rounded(b, k, n, args->ldb, &ldb);
     if (ra && rb)
-        multiply(c, (const bf16 *)ra, (const bf16 *)rb,
-                 {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc, args->bias});
-    qkv__arena_release(e->scratch, mark);
+        multiply(c, ra, rb, {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc,
+                             args->bias});
+    else
+        cuda_note(cudaErrorMemoryAllocation);
+    operands_unlock(c, m, args->ldc);
 }
 
 extern "C" void qkv__cuda_gemm(qkv_kernels *k) { k->gemm = cuda_gemm; }

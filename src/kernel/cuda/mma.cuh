@@ -128,8 +128,7 @@ static inline void emulated_matrices(unsigned (&x)[4], const bf16 *row, bool acr
 {
     char *slots = emulated_warp_slots();
     const unsigned lane = emulated_lane(), g = lane / 4, t = lane % 4;
-    if ((uintptr_t)row % 16)
-        abort();
+    emulated_aligned(row, 16);
     memcpy(slots + lane * 64, &row, sizeof row);
     __syncwarp();
     for (unsigned i = 0; i < 4; i++) {
@@ -156,8 +155,9 @@ static inline void load_matrices_across(unsigned (&x)[4], const bf16 *row)
 
 static inline void copy_async_16(void *to, const void *from, bool there)
 {
-    if ((uintptr_t)to % 16 || (there && (uintptr_t)from % 16))
-        abort();
+    emulated_aligned(to, 16);
+    if (there)
+        emulated_aligned(from, 16);
     if (there)
         memcpy(to, from, 16);
     else
@@ -166,8 +166,8 @@ static inline void copy_async_16(void *to, const void *from, bool there)
 
 static inline void copy_async_8(void *to, const void *from)
 {
-    if ((uintptr_t)to % 8 || (uintptr_t)from % 8)
-        abort();
+    emulated_aligned(to, 8);
+    emulated_aligned(from, 8);
     memcpy(to, from, 8);
 }
 

@@ -1,12 +1,14 @@
 /* norms.cu - layer norm and RMS norm. The registers of a team hold a row from one read of memory
  * on; rows that are too long or not aligned are read several times. */
 #include "kernel/cuda/norms.cuh"
+#include "kernel/cuda/operands.cuh"
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
 typedef struct {
     float *y, *sum, *mean, *rstd;
     const float *x, *residual, *weight, *bias;
+    bf16 *copy; /* of y, or NULL */
     size_t N, C;
     float eps;
     bool rms;
@@ -95,7 +97,10 @@ template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) n
             float4 y = make_float4((v[q].x - shift) * rstd, (v[q].y - shift) * rstd,
                                    (v[q].z - shift) * rstd, (v[q].w - shift) * rstd);
             y = a.weight ? fma4(y, quad_of(a.weight, j), none) : y;
-            ((float4 *)(a.y + row * a.C))[j] = a.bias ? add4(y, quad_of(a.bias, j)) : y;
+            y = a.bias ? add4(y, quad_of(a.bias, j)) : y;
+            ((float4 *)(a.y + row * a.C))[j] = y;
+            if (a.copy)
+                operand_store(a.copy + row * a.C + 4 * j, y.x, y.y, y.z, y.w);
         }
         if (lane == 0)
             norm_keep(a, row, mean + shift, rstd);
@@ -134,22 +139,44 @@ static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_plain(norm_job a
     }
 }
 
-static void cuda_norm(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean,
-                      qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
-                      const qkv_real *weight, const qkv_real *bias, const qkv_k_norm_args *args)
+/* copies: the held way leaves a copy of y. */
+static void norm_rows(norm_job a, bool copies)
 {
-    (void)e;
-    const norm_job a = {y, sum, mean, rstd, x, residual, weight, bias,
-                        args->N, args->C, (float)args->eps, args->rms};
     if (a.N == 0)
         return;
     const row_teams t = row_teams_of(a.C);
     const size_t teams = t.threads / t.team;
-    if (norm_row_fits(t, a.C) && quads_fit(y) && quads_fit(sum) && quads_fit(x) &&
-        quads_fit(residual) && quads_fit(weight) && quads_fit(bias))
+    if (norm_row_fits(t, a.C) && quads_fit(a.y) && quads_fit(a.sum) && quads_fit(a.x) &&
+        quads_fit(a.residual) && quads_fit(a.weight) && quads_fit(a.bias)) {
+        a.copy = copies ? operand_room(a.y, a.N * a.C) : NULL;
         LAUNCH_TEAMS(norm_held, t, row_blocks((a.N + teams - 1) / teams), 0, a);
-    else
+        operand_written(a.copy);
+    } else {
         LAUNCH(norm_plain, row_blocks(a.N), row_threads(a.C), 0, a);
+    }
+}
+
+static norm_job job_of(qkv_real *y, qkv_real *sum, qkv_real *mean, qkv_real *rstd,
+                       const qkv_real *x, const qkv_real *residual, const qkv_real *weight,
+                       const qkv_real *bias, const qkv_k_norm_args *args)
+{
+    return {y, sum, mean, rstd, x, residual, weight, bias, NULL, args->N, args->C,
+            (float)args->eps, args->rms};
+}
+
+static void cuda_norm(const qkv_exec *, qkv_real *y, qkv_real *sum, qkv_real *mean,
+                      qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
+                      const qkv_real *weight, const qkv_real *bias, const qkv_k_norm_args *args)
+{
+    norm_rows(job_of(y, sum, mean, rstd, x, residual, weight, bias, args), false);
+}
+
+static void cuda_norm_bf16(const qkv_exec *, qkv_real *y, qkv_real *sum, qkv_real *mean,
+                           qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
+                           const qkv_real *weight, const qkv_real *bias,
+                           const qkv_k_norm_args *args)
+{
+    norm_rows(job_of(y, sum, mean, rstd, x, residual, weight, bias, args), true);
 }
 
 extern "C" void qkv__cuda_norms(qkv_kernels *k)
@@ -157,3 +184,5 @@ extern "C" void qkv__cuda_norms(qkv_kernels *k)
     k->norm = cuda_norm;
     k->norm_bwd = cuda_norm_bwd;
 }
+
+extern "C" void qkv__cuda_norms_bf16(qkv_kernels *k) { k->norm = cuda_norm_bf16; }

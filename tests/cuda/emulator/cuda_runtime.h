@@ -60,7 +60,7 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
     return {x, y, z, w};
 }
 
-/* ---- the running thread ------------------------------------------------------------------------ */
+/* ---- the running thread ---------------------------------------------------------------------- */
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
@@ -94,7 +94,8 @@ template <typename T> T emulated_exchange(unsigned mask, T x, unsigned from)
 template <typename T> T __shfl_sync(unsigned mask, T x, int from, int width = 32)
 {
     unsigned lane = emulated_lane();
-    return emulated_exchange(mask, x, (lane & ~(unsigned)(width - 1)) + ((unsigned)from & (width - 1)));
+    const unsigned first = lane & ~(unsigned)(width - 1);
+    return emulated_exchange(mask, x, first + ((unsigned)from & (width - 1)));
 }
 template <typename T> T __shfl_xor_sync(unsigned mask, T x, int with, int width = 32)
 {
@@ -156,7 +157,14 @@ template <typename T, typename U, typename V> T atomicCAS(T *p, U compare, V x)
     return was;
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------- */
+/* Where a card would refuse the address. */
+static inline void emulated_aligned(const void *p, size_t bytes)
+{
+    if ((uintptr_t)p % bytes)
+        abort();
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 static inline double rsqrt(double x) { return 1 / std::sqrt(x); }
@@ -209,7 +217,7 @@ template <typename T> static inline void __stcs(T *p, T x) { *p = x; }
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 
-/* ---- the runtime --------------------------------------------------------------------------------- */
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 typedef enum { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorInvalidValue = 1 } cudaError_t;
 typedef struct emulated_stream *cudaStream_t;

@@ -1,4 +1,5 @@
-/* device.c - the CPU as a device: its memory is the host's. And contexts, which are on it. */
+/* cpu.c - the CPU as a device: its memory is the host's. And a device's memory as the host sees
+ * it. */
 #include "base/device.h"
 
 #include <string.h>
@@ -71,20 +72,6 @@ const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_co
                               cpu_fill, cpu_clear, nothing_waits, NULL, 0, 0};
 const qkv__device qkv__meta = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, meta_copy,
                                meta_fill, meta_clear, nothing_waits, NULL, 0, 0};
-
-qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
-{
-    qkv_status status = qkv__context_create_on(out, options, options && options->meta ? &qkv__meta
-                                                                                      : &qkv__cpu);
-    if (status || options == NULL || !options->device)
-        return status;
-    status = qkv_context_configure(*out, options);
-    if (status) {
-        qkv_context_destroy(*out);
-        *out = NULL;
-    }
-    return status;
-}
 
 qkv_status qkv_context_wait(qkv_context *ctx)
 {

@@ -1,0 +1,141 @@
+/* operands.cu - copies in bf16 of what products multiply: made, kept and found again. */
+#include "kernel/cuda/operands.cuh"
+
+#include <mutex>
+
+enum { BF16_ROW = 8, KEPT = 2 }; /* a row of a copy is a multiple of so many numbers: 16 bytes */
+
+/* A dense copy of rows * cols numbers, when cols is a multiple of BF16_ROW, is one of any such
+ * matrix. */
+typedef struct {
+    const float *x; /* NULL: none */
+    size_t rows, cols, ldx;
+    uint64_t writes; /* cuda_writes() when it was last right */
+    uint64_t used;   /* which of the requests was the last for it */
+    bool right;      /* it was so when the product began, or was made in it */
+    bf16 *y;
+    size_t bytes; /* of y */
+} kept_copy;
+
+static kept_copy kept[KEPT];
+static std::mutex lock;
+static uint64_t asked;
+
+void operands_lock(void)
+{
+    lock.lock();
+    for (kept_copy &k : kept)
+        k.right = k.x && k.writes == cuda_writes();
+}
+
+static bool overlaps(const kept_copy *k, const float *c, size_t n)
+{
+    return k->x && c < k->x + k->rows * k->ldx && k->x < c + n;
+}
+
+void operands_unlock(const float *c, size_t m, size_t ldc)
+{
+    for (kept_copy &k : kept) {
+        if (overlaps(&k, c, m * ldc))
+            k.x = NULL;
+        if (k.right)
+            k.writes = cuda_writes();
+    }
+    lock.unlock();
+}
+
+/* y (rows, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread; wide: rows begin at
+ * multiples of 16 bytes. What lies between cols and ldy is 0. */
+static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ldx, size_t rows,
+                                  size_t cols, bool wide)
+{
+    const size_t groups = ldy / 4;
+    for (FOR_EACH(i, rows * groups)) {
+        size_t r = i / groups, c = i % groups * 4;
+        const float *from = x + r * ldx + c;
+        float4 v;
+        if (wide && c + 4 <= cols)
+            v = *(const float4 *)from;
+        else
+            v = make_float4(c < cols ? from[0] : 0, c + 1 < cols ? from[1] : 0,
+                            c + 2 < cols ? from[2] : 0, c + 3 < cols ? from[3] : 0);
+        operand_store(y + r * ldy + c, v.x, v.y, v.z, v.w);
+    }
+}
+
+static bool same_matrix(const kept_copy *k, const float *x, size_t rows, size_t cols, size_t ldx)
+{
+    const bool dense = ldx == cols && k->ldx == k->cols && cols % BF16_ROW == 0 &&
+                       k->cols % BF16_ROW == 0 && rows * cols == k->rows * k->cols;
+    return k->x == x &&
+           (dense || (k->rows == rows && k->cols == cols && k->ldx == ldx));
+}
+
+/* The place asked for longest ago, with room for so many numbers; NULL without memory. */
+static kept_copy *take_place(size_t numbers)
+{
+    kept_copy *k = &kept[0];
+    for (kept_copy &other : kept)
+        k = other.used < k->used ? &other : k;
+    k->x = NULL;
+    if (numbers * sizeof(bf16) > k->bytes) {
+        cuda_note(cudaFree(k->y));
+        k->bytes = numbers * sizeof(bf16);
+        if (cudaMalloc((void **)&k->y, k->bytes) != cudaSuccess) {
+            (void)cudaGetLastError();
+            k->y = NULL, k->bytes = 0;
+        }
+    }
+    return k->y ? k : NULL;
+}
+
+void cuda_spares_operand(uint64_t before)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (kept_copy &k : kept)
+        if (k.writes == before)
+            k.writes = cuda_writes();
+}
+
+const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy)
+{
+    *ldy = (cols + BF16_ROW - 1) / BF16_ROW * BF16_ROW;
+    for (kept_copy &k : kept)
+        if (k.right && same_matrix(&k, x, rows, cols, ldx)) {
+            k.used = ++asked;
+            return k.y;
+        }
+    kept_copy *k = take_place(rows * *ldy);
+    if (!k)
+        return NULL;
+    const bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
+    LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, k->y, *ldy, x, ldx, rows, cols, wide);
+    k->x = x, k->rows = rows, k->cols = cols, k->ldx = ldx;
+    k->right = true;
+    k->used = ++asked;
+    return k->y;
+}
+
+enum { WORTH = 1 << 14 }; /* numbers whose copy pays for keeping it */
+
+bf16 *operand_room(const float *x, size_t n)
+{
+    if (n < WORTH || n % BF16_ROW)
+        return NULL;
+    std::lock_guard<std::mutex> guard(lock);
+    kept_copy *k = take_place(n);
+    if (!k)
+        return NULL;
+    k->x = x, k->rows = 1, k->cols = k->ldx = n;
+    k->writes = 0;
+    k->used = ++asked;
+    return k->y;
+}
+
+void operand_written(const bf16 *copy)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (kept_copy &k : kept)
+        if (copy && k.y == copy)
+            k.writes = cuda_writes();
+}

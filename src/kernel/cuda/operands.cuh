@@ -1,0 +1,34 @@
+/* operands.cuh - copies in bf16 of what products multiply.
+ *
+ * Values are f32 in memory, and products of bf16 read copies that are rounded to nearest, ties to
+ * even. The last two copies are kept, each until anything but a product, or a kernel that is known
+ * to spare them, has been launched: a backward pass multiplies a gradient twice, and kernels that
+ * write what a product reads next leave its copy beside it. */
+#ifndef QKV_KERNEL_CUDA_OPERANDS_CUH
+#define QKV_KERNEL_CUDA_OPERANDS_CUH
+
+#include "kernel/cuda/cuda.cuh"
+
+/* The copy of x (rows, cols; row stride ldx), made unless it is kept; rows *ldy apart. NULL without
+ * memory. Between lock and unlock, for two operands of one product. */
+const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy);
+
+/* A kernel is to write x (n numbers) and their copy: where that goes, NULL: nowhere. */
+bf16 *operand_room(const float *x, size_t n);
+/* It has been launched. copy: what operand_room gave. */
+void operand_written(const bf16 *copy);
+
+/* Around a product: products of different threads take turns. end: after it wrote c (m rows, ldc
+ * apart). */
+void operands_lock(void);
+void operands_unlock(const float *c, size_t m, size_t ldc);
+
+/* 4 numbers of a copy. */
+static __device__ __forceinline__ void operand_store(bf16 *copy, float a, float b, float c, float d)
+{
+    __nv_bfloat162 *to = (__nv_bfloat162 *)copy;
+    to[0] = __floats2bfloat162_rn(a, b);
+    to[1] = __floats2bfloat162_rn(c, d);
+}
+
+#endif
