@@ -86,8 +86,8 @@ typedef struct {
 } bench_timing;
 typedef qkv_status bench_pass_fn(void *user);
 /* Times `repeats` passes after `warm_ups` that do not count. prepare comes after the first measure
- * of the limit, whose memory is free again then. On a card, whose memory is counted by the most that
- * was ever used, the limit is measured after the passes alone. */
+ * of the limit, whose memory is free again then. On a card, whose memory is counted by the most
+ * that was ever used, the limit is measured after the passes alone. */
 qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t repeats,
                       bench_pass_fn *prepare, bench_pass_fn *pass, void *user);
 /* Of a rate in flop/s: that, the limit, its share and the memory; the report is about it. */

@@ -22,3 +22,8 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
         device = qkv__device_named(ctx, options->device);
     return device ? qkv__context_move(ctx, options, device) : qkv_context_status(ctx);
 }
+
+qkv_status qkv_context_wait(qkv_context *ctx)
+{
+    return qkv__context_device(ctx)->sync(ctx);
+}

@@ -73,11 +73,6 @@ const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_co
 const qkv__device qkv__meta = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, meta_copy,
                                meta_fill, meta_clear, nothing_waits, NULL, 0, 0};
 
-qkv_status qkv_context_wait(qkv_context *ctx)
-{
-    return qkv__context_device(ctx)->sync(ctx);
-}
-
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)
 {
     const qkv__device *d = qkv__context_device(ctx);
