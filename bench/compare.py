@@ -11,9 +11,10 @@ qkv itself needs neither Python nor any peer.
 
     bench/compare.py --device cuda [--peers pytorch]
 
-computes on a card: rows that fill one, beside the peers that run there. Memory is the card's. What
-a peer compiles is compiled beforehand, all rows at once, and its processes are forked from one that
-has imported its packages, which takes longer than the work (--fresh: each imports them itself).
+computes on a card: rows that fill one, beside the peers that run there. Memory is qkv's on card and
+host, a peer's on the card. What a peer compiles is compiled beforehand, all rows at once, and its
+processes are forked from one that has imported its packages, which takes longer than the work
+(--fresh: each imports them itself).
 """
 import argparse
 import datetime

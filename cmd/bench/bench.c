@@ -175,7 +175,7 @@ qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t r
 bench_figure bench_memory_figure(bool card, size_t bytes)
 {
     return (bench_figure){card ? "peak_device_bytes" : "peak_rss_bytes",
-                          card ? "the card's memory, most" : "memory, most", "MB", BENCH_COUNT,
+                          card ? "memory, card and host" : "memory, most", "MB", BENCH_COUNT,
                           (double)bytes, 1e6};
 }
 

@@ -68,7 +68,7 @@ void bench_put(qkv_json_writer *w, const bench_report *r); /* as fields of the o
 void bench_show_machine(const cli *c);
 void bench_put_machine(qkv_json_writer *w, const cli *c); /* as fields of the object begun */
 
-/* Bytes, most, so far: of the process, or of the card's memory. */
+/* Bytes, most, so far: of the process, or, on a card, of the context, on card and host. */
 size_t bench_memory(const cli *c);
 bench_figure bench_memory_figure(bool card, size_t bytes);
 
@@ -81,7 +81,7 @@ qkv_status bench_peak(const cli *c, double *peak);
 typedef struct {
     double seconds;
     double peak; /* flop/s: the products' limit, measured before and after */
-    size_t memory; /* bytes, most, when the last pass ended: of the process, or of the card */
+    size_t memory; /* bytes, most, when the last pass ended: of the process, or of the context */
     bool card;
 } bench_timing;
 typedef qkv_status bench_pass_fn(void *user);
