@@ -1,5 +1,6 @@
 /* conv_cudnn.cu - convolutions of operands rounded to bf16 by cuDNN, over those of conv.cu, which
- * serve the rest: windows of one pixel, small problems, what the library refuses.
+ * serve the rest: windows that do not overlap, which are unfolded at the price of a copy, small
+ * problems, what the library refuses.
  *
  * Operands are copies in bf16 whose channels are filled up with zeros to a multiple of ROW. The
  * library pads an image alike on both sides; one that is padded otherwise is copied into a larger
@@ -47,7 +48,7 @@ static bool frame_axis(size_t in, size_t before, size_t window, size_t stride, s
 static bool describe(cudnn_problem *p, framed *f, const qkv_k_conv_args *a, cudnn_operand makes)
 {
     const size_t windows = a->B * a->OH * a->OW, C = filled_up(a->C), N = filled_up(a->N);
-    if (a->KH * a->KW == 1 && a->stride == 1 && a->top == 0 && a->left == 0)
+    if (a->stride >= a->KH && a->stride >= a->KW)
         return false;
     if (windows * a->N * a->KH * a->KW * a->C < worth)
         return false;

@@ -178,14 +178,15 @@ static descriptor graph(making *m, const cudnn_problem *p)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Sums of a proposal are those of the definition, in an order that sizes decide, and its kernel is
- * in the library: to compile one takes seconds. */
+/* A proposal multiplies on tensor cores, its sums are those of the definition, in an order that
+ * sizes decide, and its kernel is in the library: to compile one takes seconds. */
 static bool is_wanted(descriptor proposal)
 {
     making m = {};
     cudnnBackendNumericalNote_t numerical[NOTES];
     cudnnBackendBehaviorNote_t behaviour[NOTES];
     int64_t count = 0, others = 0;
+    bool has_tensor_cores = false;
     descriptor engine = create(&m, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     bool wanted =
         !m.failed &&
@@ -198,15 +199,17 @@ static bool is_wanted(descriptor proposal)
         lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                      CUDNN_TYPE_BEHAVIOR_NOTE, NOTES, &others,
                                      behaviour) == CUDNN_STATUS_SUCCESS;
-    for (int64_t i = 0; wanted && i < count && i < NOTES; i++)
+    for (int64_t i = 0; wanted && i < count && i < NOTES; i++) {
+        has_tensor_cores = has_tensor_cores || numerical[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
         wanted = numerical[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
                  numerical[i] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
                  numerical[i] != CUDNN_NUMERICAL_NOTE_FFT &&
                  numerical[i] != CUDNN_NUMERICAL_NOTE_WINOGRAD;
+    }
     for (int64_t i = 0; wanted && i < others && i < NOTES; i++)
         wanted = behaviour[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     free_made(&m);
-    return wanted;
+    return wanted && has_tensor_cores;
 }
 
 static bool plan_proposal(cudnn_plan *plan, descriptor proposal)
@@ -233,8 +236,9 @@ static bool plan_proposal(cudnn_plan *plan, descriptor proposal)
 }
 
 /* The first of the library's proposals for a graph that serves; they come best first. */
-static bool plan_graph(cudnn_plan *plan, descriptor g, cudnnBackendHeurMode_t mode)
+static bool plan_graph(cudnn_plan *plan, descriptor g)
 {
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     making m = {}, proposals = {};
     descriptor d = create(&m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set(&m, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g);
@@ -261,8 +265,7 @@ static cudnn_plan make_plan(const cudnn_problem *p)
     making m = {};
     cudnn_plan plan = {};
     descriptor g = graph(&m, p);
-    plan.serves = !m.failed && (plan_graph(&plan, g, CUDNN_HEUR_MODE_A) ||
-                                plan_graph(&plan, g, CUDNN_HEUR_MODE_FALLBACK));
+    plan.serves = !m.failed && plan_graph(&plan, g);
     free_made(&m);
     return plan;
 }
