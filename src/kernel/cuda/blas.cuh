@@ -18,4 +18,7 @@ static __device__ __forceinline__ float blas_number(bf16 x) { return __bfloat162
 bool blas_multiply(float *c, const float *a, const float *b, const blas_product *p);
 bool blas_multiply(float *c, const bf16 *a, const bf16 *b, const blas_product *p);
 
+/* By the library or the plain kernel (gemm.cu), of operands that are bf16 already. */
+void multiply_rounded(float *c, const bf16 *a, const bf16 *b, const blas_product &p);
+
 #endif

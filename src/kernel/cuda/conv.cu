@@ -1,81 +1,11 @@
-/* conv.cu - convolutions as products: images are unfolded into rows of windows, as many at a time
- * as fit into chunk_bytes of scratch memory. Windows of one pixel, one pixel apart, are products as
- * they lie. The gradient of the images is gathered: a pixel adds up what the windows over it give,
- * in the order of their places.
- *
- * Rows of windows are filled up with zeros to a multiple of ROW numbers, and those of w with them,
- * so that products read both in vectors. */
-#include "kernel/cuda/elements.cuh"
+/* conv.cu - convolutions as products: images are unfolded into rows of windows (windows.cuh), as
+ * many at a time as fit into chunk_bytes of scratch memory. Windows of one pixel, one pixel apart,
+ * are products as they lie. The gradient of the images is gathered: a pixel adds up what the
+ * windows over it give, in the order of their places. */
+#include "kernel/cuda/blas.cuh"
+#include "kernel/cuda/windows.cuh"
 
-enum { ROW = 8 };
-#ifdef QKV_CUDA_EMULATED
-static const size_t chunk_bytes = (size_t)1 << 16; /* so that tests have chunks */
-#else
-static const size_t chunk_bytes = (size_t)256 << 20;
-#endif
-
-/* Sizes of a convolution: numbers of a window, and with those that fill up its row; windows. */
-struct conv_sizes {
-    size_t window, row, windows;
-};
-
-static conv_sizes sizes_of(const qkv_k_conv_args *a)
-{
-    const size_t window = a->KH * a->KW * a->C;
-    return {window, (window + ROW - 1) / ROW * ROW, a->B * a->OH * a->OW};
-}
-
-static bool is_product(const qkv_k_conv_args *a)
-{
-    return a->KH == 1 && a->KW == 1 && a->stride == 1 && a->top == 0 && a->left == 0 &&
-           a->OH == a->H && a->OW == a->W;
-}
-
-/* ---- unfolding ------------------------------------------------------------------------------- */
-
-/* W neighbouring numbers of a window, of one pixel; elements are counted from window `first` on. */
-struct unfold_body {
-    float *rows;
-    const float *x;
-    qkv_k_conv_args a;
-    size_t first, window, row;
-    template <int W> __device__ void at(size_t i) const
-    {
-        size_t r, p, image, oy, ox, place, c, ky, kx;
-        split(i, row, &r, &p);
-        pack<W> v = {};
-        if (p < window) {
-            split(first + r, a.OW, &image, &ox);
-            split(image, a.OH, &image, &oy);
-            split(p, a.C, &place, &c);
-            split(place, a.KW, &ky, &kx);
-            const size_t y = oy * a.stride + ky, z = ox * a.stride + kx;
-            if (y >= a.top && y - a.top < a.H && z >= a.left && z - a.left < a.W)
-                v = load<W>(x + ((image * a.H + y - a.top) * a.W + z - a.left) * a.C + c);
-        }
-        store<W>(rows + i, v);
-    }
-};
-
-static void unfold(float *rows, const float *x, const qkv_k_conv_args *a, const conv_sizes *s,
-                   size_t first, size_t count)
-{
-    launch_elements(unfold_body{rows, x, *a, first, s->window, s->row}, count * s->row,
-                    a->C % 4 == 0 && aligned16(rows, x));
-}
-
-/* to (n, row) = from (n, window), 0 behind it. */
-struct fill_up_body {
-    float *to;
-    const float *from;
-    size_t window, row;
-    template <int W> __device__ void at(size_t i) const
-    {
-        size_t r, p;
-        split(i, row, &r, &p);
-        to[i] = p < window ? from[r * window + p] : 0;
-    }
-};
+/* ---- the three products ---------------------------------------------------------------------- */
 
 /* w with rows filled up: itself where they are full. NULL: no scratch memory. */
 static const float *filled_up(const qkv_exec *e, const float *w, size_t n, const conv_sizes *s)
@@ -84,18 +14,9 @@ static const float *filled_up(const qkv_exec *e, const float *w, size_t n, const
         return w;
     float *to = (float *)qkv__arena_alloc(e->scratch, n * s->row * sizeof *to);
     if (to)
-        launch_elements(fill_up_body{to, w, s->window, s->row}, n * s->row, false);
+        launch_elements(fill_up_body<float>{to, w, s->window, s->row}, n * s->row, false);
     return to;
 }
-
-/* Windows, of `least` or a multiple, that are unfolded at a time. */
-static size_t chunk_of(const conv_sizes *s, size_t least)
-{
-    const size_t most = chunk_bytes / (s->row * sizeof(float)) / least * least;
-    return smaller(most > least ? most : least, s->windows);
-}
-
-/* ---- the three products ---------------------------------------------------------------------- */
 
 static void convolve(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *y, const qkv_real *x,
                      const qkv_real *w, const qkv_real *bias, const qkv_k_conv_args *a)
@@ -227,10 +148,35 @@ static void conv_bwd_weights(const qkv_exec *e, qkv_real *dw, const qkv_real *dy
     convolve_bwd_weights(cuda_gemm, e, dw, dy, x, a, acc);
 }
 
+/* False: products of this size are of f32, or need no windows. */
+static bool rounds_windows(const qkv_k_conv_args *a, const conv_sizes *s)
+{
+    return !is_product(a) && a->N * s->windows * s->row >= QKV__BF16_LEAST;
+}
+
 static void conv_bf16(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
                       const qkv_real *bias, const qkv_k_conv_args *a)
 {
-    convolve(cuda_gemm_bf16, e, y, x, w, bias, a);
+    const conv_sizes s = sizes_of(a);
+    if (!rounds_windows(a, &s)) {
+        convolve(cuda_gemm_bf16, e, y, x, w, bias, a);
+        return;
+    }
+    const size_t chunk = chunk_of(&s, 1);
+    operands_lock();
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    bf16 *full = (bf16 *)qkv__arena_alloc(e->scratch, a->N * s.row * sizeof *full);
+    bf16 *rows = (bf16 *)qkv__arena_alloc(e->scratch, chunk * s.row * sizeof *rows);
+    if (full && rows)
+        launch_elements(fill_up_body<bf16>{full, w, s.window, s.row}, a->N * s.row, false);
+    for (size_t i = 0; i < s.windows && full && rows; i += chunk) {
+        const size_t count = smaller(chunk, s.windows - i);
+        unfold(rows, x, a, &s, i, count);
+        multiply_rounded(y + i * a->N, rows, full,
+                         {false, true, false, count, a->N, s.row, s.row, s.row, a->N, bias});
+    }
+    qkv__arena_release(e->scratch, mark);
+    operands_unlock(y, s.windows, a->N);
 }
 
 static void conv_bwd_data_bf16(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
@@ -242,7 +188,28 @@ static void conv_bwd_data_bf16(const qkv_exec *e, qkv_real *dx, const qkv_real *
 static void conv_bwd_weights_bf16(const qkv_exec *e, qkv_real *dw, const qkv_real *dy,
                                   const qkv_real *x, const qkv_k_conv_args *a, bool acc)
 {
-    convolve_bwd_weights(cuda_gemm_bf16, e, dw, dy, x, a, acc);
+    const conv_sizes s = sizes_of(a);
+    if (!rounds_windows(a, &s)) {
+        convolve_bwd_weights(cuda_gemm_bf16, e, dw, dy, x, a, acc);
+        return;
+    }
+    const size_t chunk = chunk_of(&s, 1);
+    size_t ld;
+    operands_lock();
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    const bf16 *rounded = operand_rounded(dy, s.windows, a->N, a->N, &ld);
+    bf16 *rows = (bf16 *)qkv__arena_alloc(e->scratch, chunk * s.row * sizeof *rows);
+    if (!rounded)
+        cuda_note(cudaErrorMemoryAllocation);
+    for (size_t i = 0; i < s.windows && rounded && rows; i += chunk) {
+        const size_t count = smaller(chunk, s.windows - i);
+        unfold(rows, x, a, &s, i, count);
+        multiply_rounded(dw, rounded + i * ld, rows,
+                         {true, false, acc || i > 0, a->N, s.window, count, ld, s.row, s.window,
+                          NULL});
+    }
+    qkv__arena_release(e->scratch, mark);
+    operands_unlock(dw, a->N, s.window);
 }
 
 extern "C" void qkv__cuda_conv(qkv_kernels *k)

@@ -61,6 +61,11 @@ extern "C" void cuda_gemm(const qkv_exec *, qkv_real *c, const qkv_real *a, cons
 
 /* ---- of operands in bf16 --------------------------------------------------------------------- */
 
+void multiply_rounded(float *c, const bf16 *a, const bf16 *b, const blas_product &p)
+{
+    multiply(c, a, b, p);
+}
+
 extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a,
                                const qkv_real *b, const qkv_k_gemm_args *args)
 {
