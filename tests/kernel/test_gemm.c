@@ -39,7 +39,8 @@ static int gemm_setup(void **state)
     bool library = qkv__products_exist(f->ctx, QKV__PRODUCTS_LIBRARY); /* else it is f32's */
     table_count = 0;
     for (size_t t = 0; t < sizeof all_tables / sizeof *all_tables; t++) {
-        if (machine_has(all_tables[t] & ~(unsigned)QKV__BF16_ANY) &&
+        if (table_wanted(all_tables[t]) &&
+            machine_has(all_tables[t] & ~(unsigned)QKV__BF16_ANY) &&
             (library || !(all_tables[t] & QKV__BF16_LIBRARY))) {
             tables[table_count++] = all_tables[t];
         }
