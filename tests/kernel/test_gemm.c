@@ -179,9 +179,10 @@ static void test_big_shapes(void **state)
     };
     fixture *f = *state;
     for (size_t t = 0; t < table_count; t++) {
+        unsigned step = tables[t] == QKV_ISA_REFERENCE ? 16 : widest_alone() ? 11 : 3;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             for (unsigned bits = 0; bits < 32; bits++) {
-                if (bits % (tables[t] == QKV_ISA_REFERENCE ? 16 : 3) != s % 3) {
+                if (bits % step != s % 3) {
                     continue;
                 }
                 check_variant(f, tables[t], teams[bits % 3], shapes[s][0], shapes[s][1],
