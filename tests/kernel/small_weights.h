@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "isas.h"
 #include "kernel/small.h"
 #include "products.h"
 

@@ -2,13 +2,27 @@
 #ifndef QKV_TESTS_ISAS_H
 #define QKV_TESTS_ISAS_H
 
+#include <stdlib.h>
+
 #include "base/base.h"
+#include "kernel/kernel.h"
 
 #define ISA_BITS(name, bits) bits,
 static const unsigned isa_list[] = {QKV_ISA_LIST(ISA_BITS)};
 enum { ISAS = sizeof isa_list / sizeof *isa_list };
 
 static inline bool machine_has(unsigned isa) { return !(isa & ~qkv__cpu_isa()); }
+
+/* An emulated card is slow, so its tests set QKV_TEST_WIDEST: they want no table but those of the
+ * widest vectors, in f32 and in bf16, whose place the card's have taken. */
+static inline bool widest_alone(void) { return getenv("QKV_TEST_WIDEST") != NULL; }
+
+static inline bool table_wanted(unsigned table)
+{
+    const unsigned widest = qkv__cpu_isa() & (QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON);
+    const unsigned others = QKV__BF16_AMX | QKV__BF16_LIBRARY;
+    return !widest_alone() || ((table & widest) == widest && !(table & others));
+}
 
 /* Among the tests of a file that defines run_all(isa), ISA_TESTS calls it with every set; those
  * that this machine lacks are skipped. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "isas.h"
 #include "kernel/kernel.h"
 
 enum { ARRAY_GUARD = 32, ARRAYS = 64 };
@@ -61,9 +62,9 @@ static inline void for_each_table(void (*fn)(const kernel_case *c))
         unsigned isa;
     } tables[] = {QKV_ISA_LIST(KERNEL_TABLE)};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if ((tables[i].isa & qkv__cpu_isa()) != tables[i].isa)
+        if (!machine_has(tables[i].isa) || !table_wanted(tables[i].isa))
             continue;
-        for (int threads = 1; threads <= 3; threads += 2) {
+        for (int threads = 1; threads <= (widest_alone() ? 1 : 3); threads += 2) {
             kernel_case c = {tables[i].name, qkv__kernels(tables[i].isa), kt.e};
             c.e.threads = threads;
             kt.name = c.name;

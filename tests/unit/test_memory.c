@@ -372,7 +372,7 @@ static void test_convolution_unfolds_nothing(void **state)
     /* A card writes the windows out, once, and gets tiles that its products fill. */
     bool card = qkv__context_device(ctx)->products != 0;
     assert_true(scratch < (card ? unfolded + unfolded / 16 : unfolded / 4));
-    if (COUNTS_CALLS) /* what the library might take for itself is in there */
+    if (COUNTS_CALLS && !card) /* what the library might take for itself is in there */
         assert_true(grown < beside + unfolded / 2);
     qkv_tape_destroy(t);
     qkv_context_destroy(ctx);
