@@ -1,6 +1,7 @@
 /* cross_entropy.cu - cross-entropy of rows of logits with its gradient: a block for a row, which is
  * read once where shared memory can keep it. */
 #include "kernel/cuda/cross_entropy.cuh"
+#include "kernel/cuda/operands.cuh"
 
 /* ---- one target a row ------------------------------------------------------------------------ */
 
@@ -9,11 +10,13 @@ typedef struct {
     int32_t *argmax;
     const float *logits;
     const int32_t *targets;
+    bf16 *copy; /* of dlogits, whose rows then begin at multiples of 16 bytes; or NULL */
     xent_sizes s;
 } xent_job;
 
-/* d = scale (p - q), p = exp(x - max) / sum. d may be x: a thread writes what it alone has read. */
-static __device__ __forceinline__ void xent_write(float *d, const float *x, const float4 *kept,
+/* d = scale (p - q), p = exp(x - max) / sum, and its copy. d may be x: a thread writes what it alone
+ * has read. */
+static __device__ __forceinline__ void xent_write(float *d, bf16 *copy, const float *x, const float4 *kept,
                                                   row_groups g, row_reading r, int target,
                                                   xent_sizes s)
 {
@@ -36,6 +39,8 @@ static __device__ __forceinline__ void xent_write(float *d, const float *x, cons
             v[i].z = expf(v[i].z - r.max) * by - (first + 2 == target ? on : off);
             v[i].w = expf(v[i].w - r.max) * by - (first + 3 == target ? on : off);
             store_group(d, g, j, v[i]);
+            if (copy)
+                operand_store(copy + first, v[i].x, v[i].y, v[i].z, v[i].w);
         }
     }
 }
@@ -65,10 +70,14 @@ static __device__ __forceinline__ void xent_row(xent_job a, size_t row, float4 *
         if (a.argmax)
             a.argmax[row] = of_first != of_first ? 0 : r.at;
     }
-    if (a.dlogits && counts)
-        xent_write(a.dlogits + row * a.s.V, x, kept, g, r, target, a.s);
-    else if (a.dlogits)
+    bf16 *copy = a.copy ? a.copy + row * a.s.V : NULL;
+    if (a.dlogits && counts) {
+        xent_write(a.dlogits + row * a.s.V, copy, x, kept, g, r, target, a.s);
+    } else if (a.dlogits) {
         xent_clear(a.dlogits + row * a.s.V, g);
+        for (size_t c = 4 * threadIdx.x; copy && c < a.s.V; c += 4 * blockDim.x)
+            operand_store(copy + c, 0, 0, 0, 0);
+    }
 }
 
 /* KEEP: rows stay in shared memory from when they are read until their gradient is written. */
@@ -81,24 +90,38 @@ template <bool KEEP> __global__ void __launch_bounds__(ROW_THREADS_MOST) xent_ro
         xent_row(a, row, KEEP ? (float4 *)shared : NULL, partial, partial_double);
 }
 
-static void cuda_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
-                      qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
-                      const qkv_k_xent_args *args)
+static void xent_launch(const xent_job &a)
 {
-    (void)e;
     enum { KEPT_MOST = 220 << 10, KEPT_LEAST = 16 << 10 };
-    const xent_job a = {loss, nll, dlogits, argmax, logits, targets, *args};
-    const size_t bytes = (args->V + 3 + 3) / 4 * sizeof(float4);
-    const bool keep = dlogits && bytes >= KEPT_LEAST && bytes <= KEPT_MOST;
-    if (args->N == 0)
+    const size_t bytes = (a.s.V + 3 + 3) / 4 * sizeof(float4);
+    const bool keep = a.dlogits && bytes >= KEPT_LEAST && bytes <= KEPT_MOST;
+    if (a.s.N == 0)
         return;
     if (!keep) {
-        LAUNCH(xent_rows<false>, row_blocks(args->N), row_threads(args->V), 0, a);
+        LAUNCH(xent_rows<false>, row_blocks(a.s.N), row_threads(a.s.V), 0, a);
         return;
     }
     cuda_note(cudaFuncSetAttribute(xent_rows<true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    KEPT_MOST));
-    LAUNCH(xent_rows<true>, row_blocks(args->N), row_threads(args->V), bytes, a);
+    LAUNCH(xent_rows<true>, row_blocks(a.s.N), row_threads(a.s.V), bytes, a);
+}
+
+static void cuda_xent(const qkv_exec *, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                      qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
+                      const qkv_k_xent_args *args)
+{
+    xent_launch({loss, nll, dlogits, argmax, logits, targets, NULL, *args});
+}
+
+static void cuda_xent_bf16(const qkv_exec *, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                           qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
+                           const qkv_k_xent_args *args)
+{
+    const bool aligned = args->V % 8 == 0 && (uintptr_t)logits % 16 == 0 &&
+                         (uintptr_t)dlogits % 16 == 0;
+    bf16 *copy = dlogits && aligned ? operand_room(dlogits, args->N * args->V) : NULL;
+    xent_launch({loss, nll, dlogits, argmax, logits, targets, copy, *args});
+    operand_written(copy);
 }
 
 /* ---- a distribution a row -------------------------------------------------------------------- */
@@ -197,3 +220,5 @@ extern "C" void qkv__cuda_cross_entropy(qkv_kernels *k)
     k->xent_soft = cuda_xent_soft;
     k->xent_pair = cuda_xent_pair;
 }
+
+extern "C" void qkv__cuda_cross_entropy_bf16(qkv_kernels *k) { k->xent = cuda_xent_bf16; }

@@ -234,7 +234,9 @@ static void fill_tables(void)
     static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
                                                qkv__cuda_conv_cudnn,
                                                qkv__cuda_attention_bf16,
-                                               qkv__cuda_activations_bf16, qkv__cuda_norms_bf16};
+                                               qkv__cuda_activations_bf16,
+                                               qkv__cuda_norms_bf16,
+                                               qkv__cuda_cross_entropy_bf16};
     for (qkv__fill_fn *fill : files)
         fill(&tables[0]);
     tables[1] = tables[0];

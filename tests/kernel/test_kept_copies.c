@@ -1,0 +1,90 @@
+/* test_kept_copies.c - products of arrays that other kernels change between them: a device that
+ * keeps rounded copies of what it multiplies must notice. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernels.h"
+
+enum { M = 96, K = 264, N = 80 };
+
+/* Of tests on a device (tests/cuda/tables.c); elsewhere there is none. */
+extern bool kernels_alone_write __attribute__((weak));
+
+static const qkv_kernels *plain;
+
+/* A product against that of the plain kernel, which does not round. */
+static void check_product(const char *what, const kernel_case *c, const float *got, const float *a,
+                          const float *b, const qkv_k_gemm_args *g)
+{
+    float *want = poisoned(g->m * g->n);
+    plain->gemm(&c->e, want, a, b, g);
+    for (size_t i = 0; i < g->m * g->n; i++)
+        near_at(what, i, got[i], (double)want[i], 0.02, sqrt((double)g->k));
+}
+
+/* y = act(x): y w^T and y^T g; then y changes, in one of several ways. */
+static void check_sequence(const kernel_case *c)
+{
+    const qkv_k_gemm_args down = {.tb = true, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N};
+    const qkv_k_gemm_args across = {.ta = true, .m = K, .n = N, .k = M, .lda = K, .ldb = N,
+                                    .ldc = N};
+    if (&kernels_alone_write)
+        kernels_alone_write = true;
+    for (int round = 0; round < 5; round++) {
+        float *x = randoms(M * K), *y = poisoned(M * K), *w = randoms(N * K), *g = randoms(M * N);
+        float *c1 = poisoned(M * N), *c2 = poisoned(K * N), *c3 = poisoned(M * N);
+        float *sums = poisoned(K), *weight = randoms(K);
+        qkv_k_norm_args norm = {.N = M, .C = K, .eps = 1e-5};
+        c->k->axpy(&c->e, y, x, 0, false, M * K); /* new arrays: a kernel has written */
+        if (round % 2)
+            c->k->act(&c->e, y, x, QKV_K_GELU, M * K);
+        else
+            c->k->norm(&c->e, y, NULL, NULL, NULL, x, NULL, weight, NULL, &norm);
+        c->k->gemm(&c->e, c1, y, w, &down);
+        c->k->sum_rows(&c->e, sums, y, K, false, M, K);
+        c->k->gemm(&c->e, c2, y, g, &across);
+        check_product("first", c, c1, y, w, &down);
+        check_product("turned", c, c2, y, g, &across);
+        switch (round) {
+        case 0: c->k->axpy(&c->e, y, x, 3, true, M * K); break;
+        case 1: c->k->swap(&c->e, y, x, M * K); break;
+        case 2: c->k->act_bwd(&c->e, y, x, y, QKV_K_SILU, false, M * K); break;
+        case 3: c->k->gemm(&c->e, y, g, w, &(qkv_k_gemm_args){.m = M, .n = K, .k = N, .lda = N,
+                                                              .ldb = K, .ldc = K}); break;
+        default: c->k->add(&c->e, y, y, x, M * K); break;
+        }
+        c->k->gemm(&c->e, c3, y, w, &down);
+        /* Numbers of a second product are larger. */
+        for (size_t i = 0; round == 3 && i < M * N; i++)
+            c3[i] /= 8;
+        float *scaled = copied(y, M * K);
+        for (size_t i = 0; round == 3 && i < M * K; i++)
+            scaled[i] /= 8;
+        check_product("changed", c, c3, scaled, w, &down);
+        free_arrays();
+    }
+    if (&kernels_alone_write)
+        kernels_alone_write = false;
+}
+
+/* The tables that round, too. */
+static void check_rounding(void **state)
+{
+    (void)state;
+    const kernel_case c = {"bf16", qkv__kernels(QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16), kt.e};
+    kt.name = c.name;
+    qkv_rng_init(&kt.rng, 7, 11);
+    if (qkv__cpu_isa() & QKV_ISA_AVX512)
+        check_sequence(&c);
+}
+
+int main(void)
+{
+    plain = qkv__kernels(QKV_ISA_REFERENCE);
+    const struct CMUnitTest tests[] = {KERNEL_CHECK(check_sequence),
+                                       cmocka_unit_test(check_rounding)};
+    return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
+}
