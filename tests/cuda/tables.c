@@ -11,6 +11,10 @@
 static qkv_context *context;
 static const qkv__device *device;
 
+/* AMX's bits are not the device's. */
+bool __wrap_qkv__cpu_amx(void);
+bool __wrap_qkv__cpu_amx(void) { return false; }
+
 /* A test that sets it changes arrays by kernels alone, and copies of them may be kept. */
 bool kernels_alone_write;
 
