@@ -1,9 +1,5 @@
 #!/bin/sh
-<<<<<<<< HEAD:tests/cuda/test_both_devices.sh
-# test_both_devices.sh - a model is trained on the CUDA device and on the CPU, in f32 and in bf16: the
-========
 # test_train_lm.sh - a model is trained on the CUDA device and on the CPU, in f32 and in bf16: the
->>>>>>>> cutest:tests/cuda/test_train_lm.sh
 # losses agree, and what one has begun the other ends. A device that is not there is told in one
 # sentence.
 # shellcheck source=tests/support/commands.sh

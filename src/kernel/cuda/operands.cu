@@ -109,7 +109,8 @@ const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx
     if (!k)
         return NULL;
     const bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
-    LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, k->y, *ldy, x, ldx, rows, cols, wide);
+    LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, k->y, *ldy, x, ldx, rows, cols,
+           wide);
     k->x = x, k->rows = rows, k->cols = cols, k->ldx = ldx;
     k->right = true;
     k->used = ++asked;
