@@ -309,6 +309,8 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
         double total = scale * members_norm(o, &bad);
         if (norm)
             *norm = total;
+        if (!isfinite(total) && qkv__param_lacked_scratch(bad))
+            return QKV_E_MEMORY;
         if (!isfinite(total))
             return qkv_fail(o->ctx, QKV_E_NUMERIC, "the gradient of %s is not finite",
                             qkv_param_name(bad));

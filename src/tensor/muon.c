@@ -94,8 +94,5 @@ qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_
         x = y;
         y = last;
     }
-    bool failed = qkv__arena_failed(e.scratch);
-    if (failed)
-        qkv__arena_reset(e.scratch);
-    return failed ? NULL : x;
+    return qkv__param_lacked_scratch(p) ? NULL : x;
 }

@@ -50,6 +50,15 @@ double qkv__param_grad_squares(const qkv_param *p)
     return p->has_grad ? qkv__params_kernels(p->owner)->sum_squares(&e, p->grad, p->count) : 0.0;
 }
 
+bool qkv__param_lacked_scratch(const qkv_param *p)
+{
+    qkv__arena *scratch = qkv__params_exec(p->owner).scratch;
+    bool failed = qkv__arena_failed(scratch);
+    if (failed)
+        qkv__arena_reset(scratch);
+    return failed;
+}
+
 double qkv__param_squares(const qkv_param *p)
 {
     qkv_exec e = qkv__params_exec(p->owner);
