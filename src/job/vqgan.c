@@ -113,6 +113,7 @@ static qkv_training chapter_of(const job *j)
 {
     const qkv_train_options *o = &j->p.base.t.loop;
     qkv_training t = qkv_training_defaults();
+    t.loop.dtype = o->dtype;
     t.loop.shards = o->shards;
     t.loop.batch = o->shards > PERCEPTUAL_BATCH ? o->shards : PERCEPTUAL_BATCH;
     t.loop.ema = 0;

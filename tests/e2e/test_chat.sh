@@ -82,7 +82,7 @@ if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     [ "$(grep -c 'It is ' shown)" -eq 2 ] || fail "blank lines: $(cat shown)"
     [ "$(tail -c 1 shown)" = "" ] || fail "Ctrl-D leaves a line begun: $(cat shown)"
     typed 'Number \\\n1?\n/quit\n' "--tokens 3"
-    grep -q '> | It $' shown || fail "a message of two lines: $(cat shown)"
+    grep -q '| It $' shown || fail "a message of two lines: $(cat shown)"
     [ "$(grep -c 'the answer is cut after 3 tokens' shown)" -eq 1 ] || fail "cut: $(cat shown)"
 fi
 

@@ -79,8 +79,8 @@ above "$(field accuracy answer)" 0.6 || fail "vit: accuracy: $(cat answer)"
 # config.json's name for --size.
 for size in "--size 16" "--set image_size=16"; do
     # shellcheck disable=SC2086
-    "$QKV" train classify --data $images --valid-last 30 $run --steps 1 $size --out "z$size" \
-        >answer 2>notes || fail "$size: $(cat notes)"
+    "$QKV" train classify --data $images --valid-last 30 $run --steps 1 --dtype f32 $size \
+        --out "z$size" >answer 2>notes || fail "$size: $(cat notes)"
 done
 cmp "z--size 16/model.safetensors" "z--set image_size=16/model.safetensors" ||
     fail "--set image_size is not --size"

@@ -26,7 +26,7 @@ train() {
     (cd four && ranks "$last" 4 "$QKV" train "$@" --threads "$threads" </dev/null >>answers \
         2>notes) || fail "4 ranks: $*: $(cat four/notes)"
 }
-run="--steps 3 --batch 8 --shards 4 --ema 0.5 --quiet"
+run="--steps 3 --batch 8 --shards 4 --ema 0.5 --quiet --dtype f32"
 # shellcheck disable=SC2086
 train_every_kind 1 $run
 # A table that is a large part of the model: a token's row lies in two ranks' parts.
@@ -68,7 +68,7 @@ until_saved() {
 
 # A rank is killed; other ranks go on, to the same bits.
 common="train lm --data text --tokenizer char $nano --length 16 --batch 8 --steps 300 --threads 1
-    --shards 4 --quiet"
+    --shards 4 --quiet --dtype f32"
 # shellcheck disable=SC2086
 "$QKV" $common --out straight || fail "a straight run"
 for mpi in $launchers; do

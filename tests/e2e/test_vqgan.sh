@@ -96,6 +96,7 @@ grep -q 'Recipe taming: --model f16 .*--adversarial 0.8, --disc-start 10000, ' n
     fail "help: $(cat notes)"
 cmp t1/model.safetensors t2/model.safetensors || fail "the recipe sets something else"
 cmp -s t1/model.safetensors t3/model.safetensors && fail "the recipe is not overruled"
+[ "$(products_of t1 | grep -c f32)" -eq 2 ] || fail "the perceptual network: $(products_of t1)"
 
 # What cannot be.
 printf '1,2\n3,64\n' >beyond.csv
