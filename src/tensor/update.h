@@ -61,8 +61,8 @@ void qkv__param_add(qkv_param *p, size_t from, const qkv_real *x, double keep, d
  * 0 without one. */
 double qkv__param_grad_squares(const qkv_param *p);
 
-/* Did what was asked of this parameter's kernels since the last call lack scratch memory? Then their
- * numbers are none. */
+/* Did the kernels that worked on this parameter since the last call lack scratch memory? Then
+ * their numbers mean nothing. */
 bool qkv__param_lacked_scratch(const qkv_param *p);
 
 /* Sum of squares of the values, likewise. */

@@ -13,8 +13,8 @@
 
 enum { ARRAY_GUARD = 32, ARRAYS = 64 };
 
-/* Of programs that test a device's kernels (tests/cuda/tables.c): true while arrays change by kernels
- * alone, so that copies of them may be kept. */
+/* Of programs that test a device's kernels (tests/cuda/tables.c): true while arrays change by
+ * kernels alone, so that copies of them may be kept. */
 extern bool kernels_alone_write __attribute__((weak));
 static inline bool on_a_device(void) { return &kernels_alone_write != NULL; }
 

@@ -16,9 +16,9 @@ typedef struct {
 
 /* d = scale (p - q), p = exp(x - max) / sum, and its copy. d may be x: a thread writes what it alone
  * has read. */
-static __device__ __forceinline__ void xent_write(float *d, bf16 *copy, const float *x, const float4 *kept,
-                                                  row_groups g, row_reading r, int target,
-                                                  xent_sizes s)
+static __device__ __forceinline__ void xent_write(float *d, bf16 *copy, const float *x,
+                                                  const float4 *kept, row_groups g, row_reading r,
+                                                  int target, xent_sizes s)
 {
     const float by = (float)s.scale / r.sum;
     const float on = (float)(s.scale * s.on), off = (float)(s.scale * s.off);
