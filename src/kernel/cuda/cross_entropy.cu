@@ -14,8 +14,8 @@ typedef struct {
     xent_sizes s;
 } xent_job;
 
-/* d = scale (p - q), p = exp(x - max) / sum, and its copy. d may be x: a thread writes what it alone
- * has read. */
+/* d = scale (p - q), p = exp(x - max) / sum, and its copy. d may be x: a thread writes what it
+ * alone has read. */
 static __device__ __forceinline__ void xent_write(float *d, bf16 *copy, const float *x,
                                                   const float4 *kept, row_groups g, row_reading r,
                                                   int target, xent_sizes s)
