@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/device.h"
 #include "codes_setting.h"
 #include "qkv/score.h"
 
