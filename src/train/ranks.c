@@ -30,7 +30,7 @@ struct qkv__ranks {
     int rank, ranks;
     size_t shards, mine; /* of a batch; of this rank */
     qkv__own *own;       /* (parameters) */
-    qkv__arena *memory;
+    qkv__arena *host, *memory; /* of arrays that the host follows; the device's, of sums */
     /* Sums of 2^i of this rank's shards that wait for as many more. */
     size_t levels;
     bool full[LEVELS];
@@ -88,7 +88,7 @@ static bool make_levels(qkv__ranks *r)
     bool fine = true;
     r->levels = count_levels(r->mine);
     for (size_t k = 0; k < r->levels && fine; k++) {
-        r->waiting[k] = qkv__arena_zalloc(r->memory, r->part->bucket_count * sizeof(qkv_real *));
+        r->waiting[k] = qkv__arena_zalloc(r->host, r->part->bucket_count * sizeof(qkv_real *));
         fine = r->waiting[k] != NULL;
         for (size_t b = 0; b < r->part->bucket_count && fine; b++) {
             size_t bytes = r->part->buckets[b].count * sizeof(qkv_real);
@@ -115,14 +115,14 @@ static bool allocate_ranks(qkv__ranks *r)
 {
     size_t n = r->part->bucket_count, ranks = (size_t)r->ranks;
     count_pieces(r);
-    r->own = qkv__arena_zalloc(r->memory, (qkv_params_count(r->params) + 1) * sizeof *r->own);
-    r->ready = qkv__arena_zalloc(r->memory, (n + 1) * sizeof *r->ready);
-    r->added = qkv__arena_zalloc(r->memory, (n + 1) * sizeof *r->added);
-    r->squares = qkv__arena_zalloc(r->memory, (r->part->piece_count + 1) * sizeof *r->squares);
-    r->gathered = qkv__arena_zalloc(r->memory, (ranks + 1) * (r->most_pieces + 1) *
+    r->own = qkv__arena_zalloc(r->host, (qkv_params_count(r->params) + 1) * sizeof *r->own);
+    r->ready = qkv__arena_zalloc(r->host, (n + 1) * sizeof *r->ready);
+    r->added = qkv__arena_zalloc(r->host, (n + 1) * sizeof *r->added);
+    r->squares = qkv__arena_zalloc(r->host, (r->part->piece_count + 1) * sizeof *r->squares);
+    r->gathered = qkv__arena_zalloc(r->host, (ranks + 1) * (r->most_pieces + 1) *
                                                    sizeof *r->gathered);
-    r->losses = qkv__arena_zalloc(r->memory, r->shards * sizeof *r->losses);
-    r->own_losses = qkv__arena_zalloc(r->memory, r->mine * sizeof *r->own_losses);
+    r->losses = qkv__arena_zalloc(r->host, r->shards * sizeof *r->losses);
+    r->own_losses = qkv__arena_zalloc(r->host, r->mine * sizeof *r->own_losses);
     return r->own && r->ready && r->added && r->squares && r->gathered && r->losses &&
            r->own_losses && make_levels(r);
 }
@@ -158,7 +158,9 @@ qkv_status qkv__ranks_create(qkv__ranks **out, qkv_params *params, size_t shards
                       .ranks = qkv_dist_size(ctx), .shards = shards,
                       .mine = shards / (size_t)qkv_dist_size(ctx)};
     bool come_and_go = r->ranks > 1 && r->mine == 1 && passes == 1;
-    qkv_status status = qkv__arena_create_on(&r->memory, ctx, qkv__context_device(ctx), "ranks");
+    qkv_status status = qkv__arena_create(&r->host, ctx, "ranks");
+    if (!status)
+        status = qkv__arena_create_on(&r->memory, ctx, qkv__context_device(ctx), "ranks");
     if (!status)
         status = qkv__partition_create(&r->part, params, shards, kind == QKV_OPTIMIZER_MUON,
                                        come_and_go);
@@ -198,6 +200,7 @@ void qkv__ranks_destroy(qkv__ranks *r)
     qkv__exchange_destroy(r->exchange);
     qkv__partition_destroy(r->part);
     qkv__arena_destroy(r->memory);
+    qkv__arena_destroy(r->host);
     qkv_free(r->ctx, r);
 }
 
