@@ -266,11 +266,15 @@ static qkv_status contrastive_report(const chapter *h, double before)
     status = contrastive_list(h);
     if (!status)
         status = contrastive_compare(h);
-    if (!status)
+    const bool learnt = after >= 2 * fmax(before, 1.0 / JUDGED);
+    if (!status && learnt)
         tour_say(h->reader.t,
                  "What was learnt: an attention row was taught where to look. The loss is "
                  "how surprised it is by the right answer, and the lower τ, the harder "
                  "it has to choose.");
+    else if (!status)
+        tour_say(h->reader.t, "What was learnt: not yet which texts are of one day. The time was "
+                              "short; give it more with --minutes.");
     return status;
 }
 

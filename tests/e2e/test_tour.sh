@@ -18,6 +18,7 @@ has "$out/text" 'The cat sat on the mat'
 awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF }
     END { exit !(a > 0 && (a - b) * (a - b) < 1e-10) }' "$out/text" ||
     { echo "the loss of attention's rows is not qkv_infonce_loss"; failed=1; }
+has "$out/text" 'not yet which texts are of one day' # in a tenth of a second
 has "$out/text" 'reads dates'
 has "$out/text" 'reads numbers'
 [ "$(grep -c 'What was learnt:' "$out/text")" -eq 12 ] ||
