@@ -32,6 +32,7 @@ struct qkv__device {
      * processor has. */
     unsigned products;
     size_t block_bytes; /* of temporaries that long work is cut into; 0: as on the processor */
+    bool keeps; /* a norm takes as long as reading memory does: none is made again (qkv__remade) */
 };
 
 extern const qkv__device qkv__cpu;

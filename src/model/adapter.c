@@ -54,6 +54,8 @@ qkv_status qkv_lora_parse(qkv_lora_config *config, qkv_options **owner, qkv_cont
                             "\"%.*s\"", (int)(n < 40 ? n : 40), at);
         (void)snprintf(key, sizeof key, "%.*s", (int)k, at);
         (void)snprintf(value, sizeof value, "%.*s", (int)(n - k - 1), at + k + 1);
+        if (qkv_options_given(*owner, key))
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s is given twice", key);
         status = qkv_options_set(*owner, key, value);
         more = at[n] == ',';
         at += n + more;

@@ -144,11 +144,26 @@ static qkv_tensor *scaled(qkv_tape *t, qkv_tensor *pixels)
 
 static qkv_tensor *perceptual_run_stage(const perceptual *m, qkv_tape *t, size_t s, qkv_tensor *x)
 {
+    const size_t count = m->c->convolutions.item[s];
     if (s)
         x = qkv_max_pool2d(t, x, 2, NULL);
-    for (size_t k = 0; k < m->c->convolutions.item[s]; k++)
-        x = qkv_activate(t, qkv__conv_forward(&m->conv[s][k], t, x, &qkv__conv_same),
-                         QKV_ACT_RELU);
+    for (size_t k = 0; k < count; k++) {
+        qkv_tensor *y = qkv__conv_forward(&m->conv[s][k], t, x, &qkv__conv_same);
+        qkv__let_go(t, x);
+        qkv__remade(t, k + 1 < count); /* the next layer alone reads it */
+        x = qkv_activate(t, y, QKV_ACT_RELU);
+        qkv__remade(t, false);
+    }
+    return x;
+}
+
+/* Of an image whose gradient nobody wants: but for the result, memory is given back. */
+static qkv_tensor *run_stage_detached(const perceptual *m, qkv_tape *t, size_t s, qkv_tensor *x)
+{
+    const bool recorded = qkv__pause(t);
+    const qkv_scope scope = qkv_scope_begin(t);
+    x = qkv_scope_end(t, scope, perceptual_run_stage(m, t, s, x));
+    qkv__resume(t, recorded);
     return x;
 }
 
@@ -183,7 +198,7 @@ qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a,
     qkv_tensor *x = scaled(t, a), *y = scaled(t, b ? qkv_detach(t, b) : NULL), *sum = NULL;
     for (size_t s = 0; s < stages(m); s++) {
         x = perceptual_run_stage(m, t, s, x);
-        y = perceptual_run_stage(m, t, s, y);
+        y = run_stage_detached(m, t, s, y);
         qkv_tensor *d = qkv_sub(t, qkv_l2_normalize(t, x, LENGTH_EPS),
                                 qkv_l2_normalize(t, y, LENGTH_EPS));
         qkv_tensor *part = qkv_mean(t, qkv_linear(t, qkv_mul(t, d, d), qkv_use(t, m->weights[s]),

@@ -192,9 +192,13 @@ void qkv__tower_visit(const qkv__tower *h, qkv__visit *v)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
+/* Nothing but the layer behind it reads it: then let it go. */
 static qkv_tensor *norm(const qkv__group *g, qkv_tape *t, qkv_tensor *x, bool silu)
 {
-    return qkv_group_norm(t, x, qkv_use(t, g->weight), qkv_use(t, g->bias), GROUPS, EPS, silu);
+    qkv__remade(t, true);
+    x = qkv_group_norm(t, x, qkv_use(t, g->weight), qkv_use(t, g->bias), GROUPS, EPS, silu);
+    qkv__remade(t, false);
+    return x;
 }
 
 static qkv_tensor *convolve(const qkv__conv *c, qkv_tape *t, qkv_tensor *x)
@@ -205,9 +209,12 @@ static qkv_tensor *convolve(const qkv__conv *c, qkv_tape *t, qkv_tensor *x)
 static qkv_tensor *run_residual(const qkv__residual *r, const qkv_vqgan_config *c, qkv_tape *t,
                                 qkv_tensor *x)
 {
-    qkv_tensor *y = convolve(&r->conv1, t, norm(&r->norm1, t, x, true));
-    y = norm(&r->norm2, t, y, true);
-    y = convolve(&r->conv2, t, c->dropout > 0 ? qkv_dropout(t, y, c->dropout, r->dropout_id) : y);
+    qkv_tensor *h = norm(&r->norm1, t, x, true), *y = convolve(&r->conv1, t, h);
+    qkv__let_go(t, h);
+    h = norm(&r->norm2, t, y, true);
+    y = convolve(&r->conv2, t, c->dropout > 0 ? qkv_dropout(t, h, c->dropout, r->dropout_id) : h);
+    qkv__let_go(t, h);
+    qkv__spend(t, y);
     return qkv_add(t, r->skip.weight ? qkv__conv_forward(&r->skip, t, x, NULL) : x, y);
 }
 
@@ -215,8 +222,9 @@ static qkv_tensor *run_residual(const qkv__residual *r, const qkv_vqgan_config *
 static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv_tensor *x,
                                  const char *name)
 {
-    qkv_tensor *y = norm(&a->norm, t, x, false), *part[3];
-    y = qkv_linear(t, y, qkv_use(t, a->weight), qkv_use(t, a->bias), QKV_ACT_NONE);
+    qkv_tensor *h = norm(&a->norm, t, x, false), *part[3];
+    qkv_tensor *y = qkv_linear(t, h, qkv_use(t, a->weight), qkv_use(t, a->bias), QKV_ACT_NONE);
+    qkv__let_go(t, h);
     if (!y)
         return NULL;
     const size_t C = a->norm.channels, each[] = {C, C, C};
@@ -226,7 +234,19 @@ static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv
     y = qkv_attention(t, part[0], part[1], part[2], &(qkv_attention_options){.probe = name});
     const size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), qkv_dim(x, 2), C};
     y = qkv_reshape(t, y, 4, shape);
-    return qkv_add(t, x, qkv__conv_forward(&a->out, t, y, NULL));
+    y = qkv__conv_forward(&a->out, t, y, NULL);
+    qkv__spend(t, y);
+    return qkv_add(t, x, y);
+}
+
+static qkv_tensor *run_upsample(const qkv__level *l, qkv_tape *t, qkv_tensor *x)
+{
+    qkv__remade(t, true);
+    qkv_tensor *large = qkv_upsample(t, x, 2);
+    qkv__remade(t, false);
+    qkv_tensor *y = convolve(&l->scale, t, large);
+    qkv__let_go(t, large);
+    return y;
 }
 
 /* A half's way through its layers: in inference each one's memory but its output is released. */
@@ -265,7 +285,7 @@ static void pass_level(walk *w, size_t i)
     }
     bool scales = l->scales && due(w);
     if (scales && w->h->upward)
-        vqgan_tower_pass(w, "upsample", convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
+        vqgan_tower_pass(w, "upsample", run_upsample(l, w->t, w->x));
     else if (scales)
         vqgan_tower_pass(w, "downsample", qkv__conv_forward(&l->scale, w->t, w->x, &down));
     qkv_name_pop(w->t);
@@ -326,8 +346,11 @@ qkv_tensor *qkv__tower_forward(const qkv__tower *h, qkv_tape *t, qkv_tensor *x)
     pass_middle(&w);
     for (size_t i = n; h->upward && i-- > 0;)
         pass_level(&w, i);
-    if (due(&w))
-        vqgan_tower_pass(&w, "conv_out", convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
+    if (due(&w)) {
+        qkv_tensor *y = norm(&h->norm, t, w.x, true), *pixels = convolve(&h->out, t, y);
+        qkv__let_go(t, y);
+        vqgan_tower_pass(&w, "conv_out", pixels);
+    }
     qkv_name_pop(t);
     return w.x;
 }

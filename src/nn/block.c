@@ -186,8 +186,12 @@ static qkv_tensor *gated_units(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     size_t sizes[] = {b->c.ff_width, b->c.ff_width};
     qkv_tensor *part[2];
     qkv_tensor *packed = block_linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
-    return packed && qkv_split(t, packed, -1, 2, sizes, part)
-               ? qkv_gated(t, part[0], part[1], b->c.act) : NULL;
+    if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
+        return NULL;
+    qkv__remade(t, true);
+    qkv_tensor *y = qkv_gated(t, part[0], part[1], b->c.act);
+    qkv__remade(t, false);
+    return y;
 }
 
 static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
@@ -199,12 +203,14 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
                                                      block_use(t, b->p.up_bias)}, c->act,
                                  &(qkv__layer){block_use(t, b->p.down_weight),
                                                block_use(t, b->p.down_bias)});
-    qkv_tensor *h = c->gated ? gated_units(b, t, x)
-                             : block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
-    h = qkv_probe(t, "ff.act", h);
+    qkv_tensor *units = c->gated ? gated_units(b, t, x)
+                                 : block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
+    qkv_tensor *h = qkv_probe(t, "ff.act", units);
     if (c->ff_dropout > 0)
         h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
-    return block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
+    h = block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
+    qkv__let_go(t, units);
+    return h;
 }
 
 /* A sublayer: its norm's parameters and its factors. */
@@ -212,16 +218,20 @@ typedef struct {
     qkv_param *weight, *bias, *scale;
 } sublayer;
 
-/* The input of a sublayer: normalised in pre-norm blocks (site: of the dropout of the branch that
- * is still to be added), the stream itself in post-norm ones. */
+/* The input of a sublayer: normalised in pre-norm blocks (dropout_id: of the branch that is still
+ * to be added), the stream itself in post-norm ones. Nothing but the sublayer reads it, unless it
+ * becomes the stream. */
 static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, const sublayer *of,
                          uint32_t dropout_id)
 {
     const qkv_block_config *c = &b->c;
     if (c->post_norm)
         return s->x;
-    return qkv_stream_norm(t, s, c->norm, of->weight, of->bias, c->norm_eps, c->dropout,
-                           dropout_id);
+    qkv__remade(t, !c->norm_stream);
+    qkv_tensor *x = qkv_stream_norm(t, s, c->norm, of->weight, of->bias, c->norm_eps, c->dropout,
+                                    dropout_id);
+    qkv__remade(t, false);
+    return x;
 }
 
 static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
@@ -267,11 +277,13 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
     }
     qkv_tensor *x = enter(b, t, s, &attention, before);
     qkv_tensor *y = qkv_mha_forward(b->self, t, x, seq, cache ? cache->self : NULL);
+    qkv__let_go(t, x);
     bool fine = leave(b, t, s, seq, y, &attention, b->dropout_id + DROPOUT_ID_ATTN);
     before = b->dropout_id + DROPOUT_ID_ATTN;
     if (fine && b->c.cross) {
         x = enter(b, t, s, &cross, before);
         y = qkv_mha_forward(b->cross, t, x, seq, cache ? cache->cross : NULL);
+        qkv__let_go(t, x);
         fine = leave(b, t, s, seq, y, &cross, b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;
     }
@@ -281,6 +293,7 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
         if (b->c.norm_stream)
             s->x = x;
         y = qkv_probe(t, "ff.out", feed_forward(b, t, x));
+        qkv__let_go(t, x);
         fine = leave(b, t, s, seq, y, &ff, b->dropout_id + DROPOUT_ID_FF);
     }
     fine = fine && stream_place(b, t, s, "resid_post", b->dropout_id + DROPOUT_ID_FF);

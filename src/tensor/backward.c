@@ -376,6 +376,15 @@ static void use_up(qkv_tape *t, const qkv__node *n)
     }
 }
 
+/* Does n's backward pass read input i? */
+static bool reads_input(const qkv_tape *t, const qkv__node *n, int i)
+{
+    bool reads = !n->op->product;
+    for (int j = 0; j < n->n_in && !reads; j++)
+        reads = j != i && qkv__wants(t, n->in[j]);
+    return reads;
+}
+
 static void run_node(qkv_tape *t, const qkv__node *n)
 {
     bool arrived = false, wanted = false;
@@ -383,11 +392,16 @@ static void run_node(qkv_tape *t, const qkv__node *n)
         arrived = arrived || (n->out[i]->pass == t->pass && n->out[i]->state != QKV__GRAD_NONE);
     for (int i = 0; i < n->n_in; i++)
         wanted = wanted || qkv__wants(t, n->in[i]);
-    if (arrived && wanted && qkv__take_status(t, qkv__working(t->ctx)))
+    const bool runs = arrived && wanted && qkv__take_status(t, qkv__working(t->ctx));
+    for (int i = 0; i < n->n_in && runs; i++)
+        if (reads_input(t, n, i))
+            qkv__remake(t, n->in[i]);
+    if (runs && !t->status)
         n->op->backward(t, n);
     if (!t->status && qkv__arena_failed(t->exec.scratch))
         t->status = QKV_E_MEMORY;
     use_up(t, n);
+    qkv__let_outputs_go(t, n);
     for (int i = 0; i < n->n_out; i++) {
         qkv_tensor *y = n->out[i];
         bool keep = y->required || y->kept == t->pass;

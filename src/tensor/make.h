@@ -13,6 +13,10 @@
 void qkv__begin_inference(qkv_tape *t);
 bool qkv__records(const qkv_tape *t);
 bool qkv__trains(const qkv_tape *t);
+/* Nothing is recorded until resume, which gets what pause gave; the kernels stay those of training.
+ * For what has no gradient anyhow: scopes then give memory back. */
+bool qkv__pause(qkv_tape *t);
+void qkv__resume(qkv_tape *t, bool recorded);
 /* Are blocks to be recomputed? Only while the tape records. */
 bool qkv__recomputes(const qkv_tape *t);
 
@@ -29,6 +33,14 @@ qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
  * next op that reads them, so that a step needs less memory; no backward pass may need them. Does
  * nothing while probes look on, who may hold any tensor. x may be NULL. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x);
+
+/* While true, norms, activations and gated units put what they make into memory that let_go gives
+ * back; nobody else may hold it. After let_go no forward pass reads it, and the backward pass
+ * computes it once more, to the same bits, where a weight's gradient asks for it. Where nothing is
+ * recorded, while probes look on and on devices that keep such tensors both do nothing. let_go
+ * takes any tensor, and NULL. */
+void qkv__remade(qkv_tape *t, bool remade);
+void qkv__let_go(qkv_tape *t, qkv_tensor *x);
 
 /* Rows of the gradient of a table (rows, channels): row i of dy, times scale, is to be added to row
  * ids[i], unless that is pad. */

@@ -16,7 +16,15 @@ static void activate_backward(qkv_tape *t, const qkv__node *n)
                       qkv_count(x));
 }
 
-static const qkv_op activate_op = {"activate", activate_backward};
+static void activate_again(qkv_tape *t, const qkv__node *n)
+{
+    const qkv_activation *act = n->params;
+    t->k->act(&t->exec, qkv__real(n->out[0]), qkv__real(n->in[0]), (qkv_k_act)*act,
+              qkv_count(n->in[0]));
+}
+
+static const qkv_op activate_op = {.name = "activate", .backward = activate_backward,
+                                   .again = activate_again};
 
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act)
 {
@@ -30,7 +38,9 @@ qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
         return NULL;
     if (act == QKV_ACT_NONE)
         return x;
-    qkv_tensor *y = qkv__ready_map(t, "activate", &x);
+    if (!qkv__ready_contiguous(t, "activate", 1, &x))
+        return NULL;
+    qkv_tensor *y = qkv__new_remade(t, x->ndim, x->shape, 1, &x);
     if (!y)
         return NULL;
     t->k->act(&t->exec, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
@@ -64,7 +74,18 @@ static void gated_backward(qkv_tape *t, const qkv__node *n)
                         p->ldu, dy, act, N, C);
 }
 
-static const qkv_op gated_op = {"gated", gated_backward};
+static void gated_forward(qkv_tape *t, const gated_params *p, qkv_tensor *y, qkv_tensor *const *in)
+{
+    t->k->gated(&t->exec, qkv__real(y), qkv__real(in[0]), p->ldg, qkv__real(in[1]), p->ldu,
+                (qkv_k_act)p->act, qkv__rows(y), qkv__channels(y));
+}
+
+static void gated_again(qkv_tape *t, const qkv__node *n)
+{
+    gated_forward(t, n->params, n->out[0], n->in);
+}
+
+static const qkv_op gated_op = {.name = "gated", .backward = gated_backward, .again = gated_again};
 
 qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act)
 {
@@ -77,11 +98,10 @@ qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activat
     gated_params p = {.act = act};
     if (!(in[0] = qkv__even_rows(t, gate, &p.ldg)) || !(in[1] = qkv__even_rows(t, up, &p.ldu)))
         return NULL;
-    qkv_tensor *y = qkv__new_like(t, gate);
+    qkv_tensor *y = qkv__new_remade(t, gate->ndim, gate->shape, 2, in);
     if (!y)
         return NULL;
-    t->k->gated(&t->exec, qkv__real(y), qkv__real(in[0]), p.ldg, qkv__real(in[1]), p.ldu,
-                (qkv_k_act)act, qkv__rows(y), qkv__channels(y));
+    gated_forward(t, &p, y, in);
     return qkv__record(t, &gated_op, 2, in, 1, &y, &p, sizeof p);
 }
 
@@ -97,7 +117,7 @@ static void softmax_backward(qkv_tape *t, const qkv__node *n)
                           qkv__channels(y));
 }
 
-static const qkv_op softmax_op = {"softmax", softmax_backward};
+static const qkv_op softmax_op = {.name = "softmax", .backward = softmax_backward};
 
 qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x)
 {

@@ -83,7 +83,19 @@ static void pass_product(qkv_tape *t, qkv_tensor *x, const qkv_real *g, const qk
     qkv__grad_broadcast(t, x, product, f->ndim, f->shape);
 }
 
+static void add_backward(qkv_tape *t, const qkv__node *n);
+static const qkv_op add_op = {.name = "add", .backward = add_backward};
+
 typedef void forward_fn(qkv_tape *t, qkv_real *y, const qkv_real *a, const qkv_real *b, size_t n);
+
+/* The result of add, in the memory of an operand that is spent. */
+static qkv_tensor *make_sum(qkv_tape *t, qkv_tensor *const *in, const frame *f)
+{
+    for (int i = 0; i < 2; i++)
+        if (in[i]->spent && fills(in[i], f))
+            return qkv__new_in_place(t, in[i]);
+    return qkv__new(t, QKV_REAL, f->ndim, f->shape);
+}
 
 static qkv_tensor *binary(qkv_tape *t, const qkv_op *op, forward_fn *forward, qkv_tensor *a,
                           qkv_tensor *b)
@@ -92,7 +104,7 @@ static qkv_tensor *binary(qkv_tape *t, const qkv_op *op, forward_fn *forward, qk
     frame f;
     if (!qkv__ready_reals(t, op->name, 2, in) || !make_frame(t, op->name, a, b, &f))
         return NULL;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, f.ndim, f.shape);
+    qkv_tensor *y = op == &add_op ? make_sum(t, in, &f) : qkv__new(t, QKV_REAL, f.ndim, f.shape);
     if (!y)
         return NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
@@ -119,8 +131,6 @@ static void add_backward(qkv_tape *t, const qkv__node *n)
     for (int i = 0; i < 2; i++)
         qkv__grad_broadcast(t, n->in[i], dy, y->ndim, y->shape);
 }
-
-static const qkv_op add_op = {"add", add_backward};
 
 qkv_tensor *qkv_add(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
@@ -149,7 +159,7 @@ static void sub_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op sub_op = {"sub", sub_backward};
+static const qkv_op sub_op = {.name = "sub", .backward = sub_backward};
 
 qkv_tensor *qkv_sub(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
@@ -175,7 +185,7 @@ static void mul_backward(qkv_tape *t, const qkv__node *n)
     }
 }
 
-static const qkv_op mul_op = {"mul", mul_backward};
+static const qkv_op mul_op = {.name = "mul", .backward = mul_backward};
 
 qkv_tensor *qkv_mul(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
@@ -209,7 +219,7 @@ static void div_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op div_op = {"div", div_backward};
+static const qkv_op div_op = {.name = "div", .backward = div_backward};
 
 qkv_tensor *qkv_div(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
@@ -224,11 +234,13 @@ static void scale_backward(qkv_tape *t, const qkv__node *n)
     qkv__grad_add(t, n->in[0], qkv__grad_out(t, n, 0), *factor, qkv_count(n->in[0]));
 }
 
-static const qkv_op scale_op = {"scale", scale_backward};
+static const qkv_op scale_op = {.name = "scale", .backward = scale_backward};
 
 qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor)
 {
-    qkv_tensor *y = qkv__ready_map(t, "scale", &x);
+    if (!qkv__ready_contiguous(t, "scale", 1, &x))
+        return NULL;
+    qkv_tensor *y = qkv__new_in_place(t, x);
     if (!y)
         return NULL;
     t->k->axpy(&t->exec, qkv__real(y), qkv__real(x), factor, false, qkv_count(x));
@@ -244,7 +256,7 @@ static void exp_backward(qkv_tape *t, const qkv__node *n)
                   qkv_count(n->in[0]));
 }
 
-static const qkv_op exp_op = {"exp", exp_backward};
+static const qkv_op exp_op = {.name = "exp", .backward = exp_backward};
 
 qkv_tensor *qkv_exp(qkv_tape *t, qkv_tensor *x)
 {

@@ -256,7 +256,7 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
                         qkv__real(k), qkv__real(v), &p->args, &bwd);
 }
 
-static const qkv_op attention_op = {"attention", attention_backward};
+static const qkv_op attention_op = {.name = "attention", .backward = attention_backward};
 
 /* True when some rows of q or k belong to no sequence: nobody would write their output. */
 static bool rows_are_left_out(const qkv_k_attention_args *a, const qkv_tensor *q,

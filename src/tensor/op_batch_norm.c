@@ -75,7 +75,7 @@ static void batch_norm_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op batch_norm_op = {"batch_norm", batch_norm_backward};
+static const qkv_op batch_norm_op = {.name = "batch_norm", .backward = batch_norm_backward};
 
 /* ---- statistics ---------------------------------------------------------------------------- */
 

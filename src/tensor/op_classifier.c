@@ -28,7 +28,7 @@ static void classifier_backward(qkv_tape *t, const qkv__node *n)
         qkv__grad_spare(t, p->dw, p->nw * sizeof *p->dw);
 }
 
-static const qkv_op classifier_op = {"classifier_loss", classifier_backward};
+static const qkv_op classifier_op = {.name = "classifier_loss", .backward = classifier_backward};
 
 static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x, size_t *n)
 {

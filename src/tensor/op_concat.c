@@ -18,7 +18,7 @@ static void concat_backward(qkv_tape *t, const qkv__node *n)
     }
 }
 
-static const qkv_op concat_op = {"concat", concat_backward};
+static const qkv_op concat_op = {.name = "concat", .backward = concat_backward};
 
 /* Fails the tape unless all parts have the first one's shape but for the axis. */
 static bool parts_fit(qkv_tape *t, int a, int n, qkv_tensor *const *parts)

@@ -18,7 +18,7 @@ static void conv_backward(qkv_tape *t, const qkv__node *n)
         t->k->sum_rows(&t->exec, db, dy, a->N, acc, a->B * a->OH * a->OW, a->N);
 }
 
-static const qkv_op conv_op = {"conv2d", conv_backward};
+static const qkv_op conv_op = {.name = "conv2d", .backward = conv_backward, .product = true};
 
 /* Outputs along an axis; 0: the window does not fit. */
 static size_t op_conv_outputs(size_t size, size_t window, size_t stride, size_t before,

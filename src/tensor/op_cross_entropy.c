@@ -119,7 +119,8 @@ static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op cross_entropy_op = {"cross_entropy", cross_entropy_backward};
+static const qkv_op cross_entropy_op = {.name = "cross_entropy",
+                                        .backward = cross_entropy_backward};
 
 qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
                               const qkv_cross_entropy_options *options)

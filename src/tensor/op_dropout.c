@@ -16,8 +16,8 @@ static void dropout_backward(qkv_tape *t, const qkv__node *n)
     qkv__grad_add(t, n->in[1], dy, 1.0, count);
 }
 
-static const qkv_op dropout_op = {"dropout", dropout_backward};
-static const qkv_op dropout_add_op = {"dropout_add", dropout_backward};
+static const qkv_op dropout_op = {.name = "dropout", .backward = dropout_backward, .product = true};
+static const qkv_op dropout_add_op = {.name = "dropout_add", .backward = dropout_backward};
 
 /* residual may be NULL. */
 static qkv_tensor *op_dropout_drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x,
@@ -81,7 +81,7 @@ static void drop_path_backward(qkv_tape *t, const qkv__node *n)
         t->k->scale_rows(&t->exec, dx, qkv__grad_out(t, n, 0), p->factor, acc, p->N, p->C);
 }
 
-static const qkv_op drop_path_op = {"drop_path", drop_path_backward};
+static const qkv_op drop_path_op = {.name = "drop_path", .backward = drop_path_backward};
 
 /* 0, or 1/(1-p): of one sample of the global batch. */
 static qkv_real fate(const qkv_tape *t, double p, uint32_t dropout_id, uint64_t sample)

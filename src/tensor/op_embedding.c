@@ -41,7 +41,7 @@ static void embedding_backward(qkv_tape *t, const qkv__node *n)
         add_named_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
 }
 
-static const qkv_op embedding_op = {"embedding", embedding_backward};
+static const qkv_op embedding_op = {.name = "embedding", .backward = embedding_backward};
 
 /* Fails the tape unless ids are i32 and name rows of weight (rows, C), in any number of bits. */
 static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,

@@ -4,7 +4,7 @@
 
 typedef struct {
     qkv_k_group_norm_args args;
-    const qkv_real *mean, *rstd; /* (B, groups) */
+    qkv_real *mean, *rstd; /* (B, groups) */
 } group_params;
 
 static void group_norm_backward(qkv_tape *t, const qkv__node *n)
@@ -26,7 +26,16 @@ static void group_norm_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op group_norm_op = {"group_norm", group_norm_backward};
+/* The statistics are those of the first time. */
+static void group_norm_again(qkv_tape *t, const qkv__node *n)
+{
+    const group_params *p = n->params;
+    t->k->group_norm(&t->exec, qkv__real(n->out[0]), p->mean, p->rstd, qkv__real(n->in[0]),
+                     qkv__real(n->in[1]), qkv__real(n->in[2]), &p->args);
+}
+
+static const qkv_op group_norm_op = {.name = "group_norm", .backward = group_norm_backward,
+                                     .again = group_norm_again};
 
 qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
                            size_t groups, double eps, bool silu)
@@ -44,14 +53,12 @@ qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
     size_t B = x->shape[0];
     group_params p = {.args = {.B = B, .N = qkv__rows(x) / B, .C = C, .G = groups, .eps = eps,
                                .silu = silu}};
-    qkv_tensor *y = qkv__new_like(t, x);
-    qkv_real *mean = qkv__step_memory(t, B * groups * sizeof *mean);
-    qkv_real *rstd = qkv__step_memory(t, B * groups * sizeof *rstd);
+    qkv_tensor *y = qkv__new_remade(t, x->ndim, x->shape, 3, in);
+    p.mean = qkv__step_memory(t, B * groups * sizeof *p.mean);
+    p.rstd = qkv__step_memory(t, B * groups * sizeof *p.rstd);
     if (t->status)
         return NULL;
-    p.mean = mean;
-    p.rstd = rstd;
-    t->k->group_norm(&t->exec, qkv__real(y), mean, rstd, qkv__real(in[0]), qkv__real(weight),
+    t->k->group_norm(&t->exec, qkv__real(y), p.mean, p.rstd, qkv__real(in[0]), qkv__real(weight),
                      qkv__real(bias), &p.args);
     return qkv__record(t, &group_norm_op, 3, in, 1, &y, &p, sizeof p);
 }

@@ -109,7 +109,7 @@ static void infer(qkv_tape *t, qkv_real *y, const qkv_tensor *x, const qkv_tenso
                    &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});
 }
 
-static const qkv_op linear_op = {"linear", linear_backward};
+static const qkv_op linear_op = {.name = "linear", .backward = linear_backward, .product = true};
 
 qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
@@ -196,7 +196,8 @@ static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op feed_forward_op = {"feed_forward", feed_forward_backward};
+static const qkv_op feed_forward_op = {.name = "feed_forward",
+                                       .backward = feed_forward_backward, .product = true};
 
 /* Is it a layer for rows of K numbers? */
 static bool feed_forward_layer(const qkv__layer *l, size_t K)

@@ -35,9 +35,10 @@ static qkv_tensor *op_losses_loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, 
     return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
 }
 
-static const qkv_op mse_op = {"mse_loss", loss_backward}, l1_op = {"l1_loss", loss_backward};
-static const qkv_op huber_op = {"huber_loss", loss_backward};
-static const qkv_op binary_op = {"binary_loss", loss_backward};
+static const qkv_op mse_op = {.name = "mse_loss", .backward = loss_backward};
+static const qkv_op l1_op = {.name = "l1_loss", .backward = loss_backward};
+static const qkv_op huber_op = {.name = "huber_loss", .backward = loss_backward};
+static const qkv_op binary_op = {.name = "binary_loss", .backward = loss_backward};
 
 qkv_tensor *qkv_mse_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target)
 {

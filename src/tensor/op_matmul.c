@@ -70,7 +70,7 @@ static void matmul_backward(qkv_tape *t, const qkv__node *n)
     }
 }
 
-static const qkv_op matmul_op = {"matmul", matmul_backward};
+static const qkv_op matmul_op = {.name = "matmul", .backward = matmul_backward};
 
 /* The row stride of x's matrices; 0 when x must be copied first. */
 static size_t op_matmul_row_step(const qkv_tensor *x)

@@ -71,8 +71,18 @@ static void residual_norm_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op norm_op = {"norm", norm_backward};
-static const qkv_op residual_norm_op = {"residual_norm", residual_norm_backward};
+/* Of what was normalised, a sum with a residual or not; without statistics. */
+static void norm_again(qkv_tape *t, const qkv__node *n)
+{
+    const norm_params *p = n->params;
+    const qkv_tensor *weight = n->in[2], *bias = n->in[3];
+    t->k->norm(&t->exec, qkv__real(n->out[0]), NULL, NULL, NULL, p->s, NULL,
+               weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p->args);
+}
+
+static const qkv_op norm_op = {.name = "norm", .backward = norm_backward, .again = norm_again};
+static const qkv_op residual_norm_op = {.name = "residual_norm", .backward = residual_norm_backward,
+                                        .again = norm_again};
 
 /* in: x, residual, weight, bias, of which the last three may be NULL. */
 static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
@@ -92,6 +102,11 @@ static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
     if (in[1])
         in[1] = qkv_contiguous(t, in[1]);
     return !t->status;
+}
+
+static qkv_tensor *new_normalized(qkv_tape *t, qkv_tensor *const *in)
+{
+    return qkv__new_remade(t, in[0]->ndim, in[0]->shape, 4, in);
 }
 
 /* The statistics' memory, when the backward pass will want it. */
@@ -117,7 +132,7 @@ qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor 
     if (kind == QKV_NORM_NONE)
         return x;
     norm_params p;
-    qkv_tensor *y = qkv__new_like(t, in[0]);
+    qkv_tensor *y = new_normalized(t, in);
     if (!y || !norm_plan(t, &p, kind, in, eps))
         return NULL;
     p.s = qkv__real(in[0]);
@@ -143,7 +158,8 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
     }
     norm_params p;
     bool keep = sum || qkv__recording(t, 4, in);
-    qkv_tensor *out[] = {qkv__new_like(t, in[0]), keep ? qkv__new_in_place(t, in[0]) : NULL};
+    qkv_tensor *out[] = {new_normalized(t, in),
+                         keep ? qkv__new_in_place(t, in[0]) : NULL};
     if (!norm_plan(t, &p, kind, in, eps) || t->status)
         return NULL;
     qkv_real *s = keep ? qkv__real(out[1]) : NULL;
@@ -162,5 +178,7 @@ qkv_tensor *qkv_l2_normalize(qkv_tape *t, qkv_tensor *x, double eps)
     if (!qkv__ready_reals(t, "l2_normalize", 1, &x))
         return NULL;
     double C = (double)qkv__channels(x);
-    return qkv_scale(t, qkv_norm(t, QKV_NORM_RMS, x, NULL, NULL, eps / C), 1.0 / sqrt(C));
+    qkv_tensor *y = qkv_norm(t, QKV_NORM_RMS, x, NULL, NULL, eps / C);
+    qkv__spend(t, y);
+    return qkv_scale(t, y, 1.0 / sqrt(C));
 }

@@ -105,7 +105,7 @@ static void own_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op own_op = {"own", own_backward};
+static const qkv_op own_op = {.name = "own", .backward = own_backward};
 
 /* ---- forward -------------------------------------------------------------------------------- */
 

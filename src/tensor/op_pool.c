@@ -18,8 +18,8 @@ static void pool_backward(qkv_tape *t, const qkv__node *n)
         t->k->mean_pool_bwd(&t->exec, dx, dy, &p->args, acc);
 }
 
-static const qkv_op max_op = {"max_pool2d", pool_backward};
-static const qkv_op mean_op = {"mean_pool2d", pool_backward};
+static const qkv_op max_op = {.name = "max_pool2d", .backward = pool_backward};
+static const qkv_op mean_op = {.name = "mean_pool2d", .backward = pool_backward};
 
 static qkv_tensor *pool(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_conv_options *o,
                         const qkv_op *op)

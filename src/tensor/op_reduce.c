@@ -16,7 +16,8 @@ static void total_backward(qkv_tape *t, const qkv__node *n)
         qkv__grad_fill(t, dx, x, g, acc);
 }
 
-static const qkv_op sum_op = {"sum", total_backward}, mean_op = {"mean", total_backward};
+static const qkv_op sum_op = {.name = "sum", .backward = total_backward};
+static const qkv_op mean_op = {.name = "mean", .backward = total_backward};
 
 static qkv_tensor *op_reduce_total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean)
 {
@@ -58,7 +59,7 @@ static void mean_axis_backward(qkv_tape *t, const qkv__node *n)
     qkv__arena_release(t->exec.scratch, mark);
 }
 
-static const qkv_op mean_axis_op = {"mean_axis", mean_axis_backward};
+static const qkv_op mean_axis_op = {.name = "mean_axis", .backward = mean_axis_backward};
 
 qkv_tensor *qkv_mean_axis(qkv_tape *t, qkv_tensor *x, int axis)
 {

@@ -20,7 +20,7 @@ static void rotary_backward(qkv_tape *t, const qkv__node *n)
     t->k->rotary(&t->exec, dx, qkv__grad_out(t, n, 0), qkv__ids(n->in[1]), &a);
 }
 
-static const qkv_op rotary_op = {"rotary", rotary_backward};
+static const qkv_op rotary_op = {.name = "rotary", .backward = rotary_backward};
 
 qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double base,
                        size_t width)

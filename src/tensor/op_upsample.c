@@ -32,7 +32,20 @@ static void upsample_backward(qkv_tape *t, const qkv__node *n)
                        a.shape, AXES, acc);
 }
 
-static const qkv_op upsample_op = {"upsample", upsample_backward};
+static void upsample_forward(qkv_tape *t, qkv_tensor *y, const qkv_tensor *x, size_t factor)
+{
+    const axes a = axes_of(x, factor);
+    t->k->copy(&t->exec, qkv__real(y), a.large, qkv__real(x), a.small, a.shape, AXES, false);
+}
+
+static void upsample_again(qkv_tape *t, const qkv__node *n)
+{
+    const size_t *factor = n->params;
+    upsample_forward(t, n->out[0], n->in[0], *factor);
+}
+
+static const qkv_op upsample_op = {.name = "upsample", .backward = upsample_backward,
+                                   .again = upsample_again};
 
 qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
 {
@@ -45,10 +58,9 @@ qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
                             factor);
     shape[0] = x->shape[0];
     shape[3] = x->shape[3];
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
+    qkv_tensor *y = qkv__new_remade(t, 4, shape, 1, &x);
     if (!y)
         return NULL;
-    const axes a = axes_of(x, factor);
-    t->k->copy(&t->exec, qkv__real(y), a.large, qkv__real(x), a.small, a.shape, AXES, false);
+    upsample_forward(t, y, x, factor);
     return qkv__record(t, &upsample_op, 1, &x, 1, &y, &factor, sizeof factor);
 }

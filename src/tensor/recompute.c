@@ -120,7 +120,7 @@ static void recompute_backward(qkv_tape *t, const qkv__node *n)
     region_release(t);
 }
 
-static const qkv_op recompute_op = {"recompute", recompute_backward};
+static const qkv_op recompute_op = {.name = "recompute", .backward = recompute_backward};
 
 /* ---- forward -------------------------------------------------------------------------------- */
 

@@ -30,6 +30,7 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     t->epoch = next_epoch();
     t->device = qkv__context_device(ctx);
     if (tape_create_memory(t, &t->kept) || tape_create_memory(t, &t->brief) ||
+        qkv__arena_create_on(&t->remade, ctx, t->device, "step") ||
         qkv__arena_create_on(&t->exec.scratch, ctx, t->device, "scratch")) {
         qkv_tape_destroy(t);
         return QKV_E_MEMORY;
@@ -50,6 +51,7 @@ void qkv_tape_destroy(qkv_tape *t)
     qkv__arena_destroy(t->kept.host);
     qkv__arena_destroy(t->brief.step);
     qkv__arena_destroy(t->brief.host);
+    qkv__arena_destroy(t->remade);
     qkv__arena_destroy(t->exec.scratch);
     qkv_free(t->ctx, t);
 }
@@ -61,7 +63,10 @@ void qkv_tape_reset(qkv_tape *t)
     qkv__arena_reset(t->kept.host);
     qkv__arena_reset(t->brief.step);
     qkv__arena_reset(t->brief.host);
+    qkv__arena_reset(t->remade);
     qkv__arena_reset(t->exec.scratch);
+    t->remade_count = 0;
+    t->remaking = false;
     t->epoch = next_epoch();
     t->first = t->last = NULL;
     t->leaves = NULL;
@@ -89,6 +94,14 @@ void qkv__begin_inference(qkv_tape *t)
     qkv_tape_mode(t, false, false);
 }
 
+bool qkv__pause(qkv_tape *t)
+{
+    const bool recorded = t->record;
+    t->record = false;
+    return recorded;
+}
+
+void qkv__resume(qkv_tape *t, bool recorded) { t->record = recorded; }
 bool qkv__records(const qkv_tape *t) { return t->record; }
 bool qkv__trains(const qkv_tape *t) { return t->train; }
 bool qkv__recomputes(const qkv_tape *t) { return t->recompute && t->record; }
@@ -101,13 +114,15 @@ void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r;
 size_t qkv_tape_used(const qkv_tape *t)
 {
     return qkv__arena_used(t->kept.step) + qkv__arena_used(t->kept.host) +
-           qkv__arena_used(t->brief.step) + qkv__arena_used(t->brief.host);
+           qkv__arena_used(t->brief.step) + qkv__arena_used(t->brief.host) +
+           qkv__arena_used(t->remade);
 }
 
 size_t qkv_tape_high_water(const qkv_tape *t)
 {
     return qkv__arena_high_water(t->kept.step) + qkv__arena_high_water(t->kept.host) +
-           qkv__arena_high_water(t->brief.step) + qkv__arena_high_water(t->brief.host);
+           qkv__arena_high_water(t->brief.step) + qkv__arena_high_water(t->brief.host) +
+           qkv__arena_high_water(t->remade);
 }
 
 size_t qkv_tape_scratch_high_water(const qkv_tape *t)
@@ -142,8 +157,8 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     if (t->status || !qkv__take_status(t, qkv__working(t->ctx)))
         return false;
     for (int i = 0; i < n; i++)
-        if (!in[i])
-            return qkv__op_fail(t, op, "input %d is NULL", i) != NULL;
+        if (!in[i] || in[i]->root->gone)
+            return qkv__op_fail(t, op, "input %d is %s", i, in[i] ? "gone" : "NULL") != NULL;
     for (int i = 0; i < n; i++)
         qkv__arrive(t, in[i]);
     return true;
@@ -256,6 +271,7 @@ static void tape_note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const
     for (int i = 0; i < n_out; i++) {
         out[i]->root->needs_grad = true;
         out[i]->root->noted = t->dropped + 1;
+        out[i]->root->maker = out[i]->root->remade ? n : NULL;
     }
 }
 

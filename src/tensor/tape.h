@@ -31,6 +31,10 @@ typedef struct qkv__node qkv__node;
 typedef struct {
     const char *name;
     void (*backward)(qkv_tape *t, const qkv__node *n);
+    /* Its backward pass reads an input for gradients of the others alone. */
+    bool product;
+    /* Computes output 0 again: of ops that call qkv__new_remade. */
+    void (*again)(qkv_tape *t, const qkv__node *n);
 } qkv_op;
 
 struct qkv__node {
@@ -74,6 +78,8 @@ struct qkv_tensor {
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
     bool spent;       /* see qkv__spend */
+    bool remade, gone; /* see qkv__remade: in such memory; let go */
+    const qkv__node *maker; /* of a tensor that is remade: the node that can do it */
     bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
     qkv_param *param; /* the leaf of this parameter, or NULL */
     uint64_t noted;   /* 1 + the tape's `dropped` when a node made it; 0: a leaf */
@@ -127,6 +133,9 @@ struct qkv_tape {
     qkv__arena *host;  /* the host's: what the tape knows of them */
     /* Both are of `kept`, until the reset, or in a region of `brief`, until the region ends. */
     qkv__memory kept, brief;
+    qkv__arena *remade; /* the device's: tensors between qkv__remade and qkv__let_go */
+    size_t remade_count; /* of them that are there */
+    bool remaking;
     uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
     uint64_t regions;
     const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */
@@ -229,6 +238,9 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of 
 /* The same, in x's own memory if x is spent: for ops that read each number of x before, or when,
  * they write it, and not in their backward pass. */
 qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x);
+/* The output, of reals, of an op with n inputs, in memory as qkv__remade says. */
+qkv_tensor *qkv__new_remade(qkv_tape *t, int ndim, const size_t *shape, int n,
+                            qkv_tensor *const *in);
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
  * root it covers. */
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
@@ -297,6 +309,13 @@ double qkv__grad_one(qkv_tape *t, const qkv__node *n);
 /* An op's own step memory, which its backward has read for the last time unless another pass
  * follows: gradients made from now on may lie there. */
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes);
+
+/* ---- tensors that are made again: remake.c ------------------------------------------------- */
+
+/* Computes x, or what x is a view of, again if it was let go. x may be any tensor, or NULL. */
+void qkv__remake(qkv_tape *t, qkv_tensor *x);
+/* After n's backward pass. */
+void qkv__let_outputs_go(qkv_tape *t, const qkv__node *n);
 
 /* ---- recomputing -------------------------------------------------------------------------- */
 

@@ -24,7 +24,7 @@ static void copy_backward(qkv_tape *t, const qkv__node *n)
     t->k->copy(&t->exec, dx, stride, dy, y->stride, y->shape, y->ndim, acc);
 }
 
-static const qkv_op copy_op = {"copy", copy_backward};
+static const qkv_op copy_op = {.name = "copy", .backward = copy_backward};
 
 /* y, dense, from x with these strides; few elements, so the plain way, on the host. */
 static void copy_ids(qkv_tape *t, qkv_tensor *contiguous, const qkv_tensor *strided,

@@ -113,6 +113,7 @@ lora 'key=value expected, as in r=8,alpha=16, found "r"' r
 lora 'key=value expected, as in r=8,alpha=16, found ""' ""
 lora 'r: expected an integer from 1 to 65536, found "0"' r=0
 lora 'unknown field rank' rank=2
+lora 'r is given twice' r=2,alpha=3,r=4
 lora 'targets=nothing: a linear layer of the llama expected' targets=nothing
 lora 'modules=nothing: a module of the llama expected' modules=nothing
 refused "straight is an adapter already" train lm --data other --init straight --lora r=2 \

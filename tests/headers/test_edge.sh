@@ -24,7 +24,9 @@ done
 $CC -std=c11 -fsyntax-only -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iinclude -Icmd \
     $(echo "$files" | grep '\.c$') || complain "the command needs more than public headers"
 
+sanitized=$(sed -n 's/^QKV_SANITIZE:[^=]*=//p' "$QKV_BUILD/CMakeCache.txt") # keeps paths
 for program in "$QKV_PROGRAM" "$QKV_BUILD/libqkv.so"; do
+    [ -z "$sanitized" ] || break
     $STRIP -o "$tmp/stripped" "$program"
     ! grep -qaF "$QKV_SOURCE/" "$tmp/stripped" || complain "$program holds $QKV_SOURCE/"
 done

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "kernels.h"
 
@@ -65,6 +66,59 @@ static void check_sequence(const kernel_case *c)
         kernels_alone_write = false;
 }
 
+/* ---- two threads, each with its own arrays ---- */
+
+typedef struct {
+    const qkv_kernels *k;
+    float first; /* of its numbers */
+    int wrong;
+} worker;
+
+/* Rows of one number, which axpy changes, times ones: bf16 has these numbers exactly. */
+static void *multiply_often(void *job)
+{
+    enum { ROUNDS = 60 };
+    worker *w = job;
+    qkv_context *ctx;
+    qkv_exec e = {.threads = 1};
+    qkv_context_options o = qkv_context_defaults();
+    const qkv_k_gemm_args square = {.tb = true, .m = N, .n = N, .k = K, .lda = K, .ldb = K,
+                                    .ldc = N};
+    float *y = malloc(N * K * sizeof *y), *ones = malloc(N * K * sizeof *ones);
+    float *product = malloc(N * N * sizeof *product);
+    if (!y || !ones || !product || qkv_context_create(&ctx, &o) ||
+        qkv__arena_create(&e.scratch, ctx, "scratch"))
+        abort();
+    for (size_t i = 0; i < N * K; i++)
+        ones[i] = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        const float x = w->first + (float)round;
+        w->k->axpy(&e, y, ones, round ? 1 : w->first, round > 0, N * K);
+        w->k->gemm(&e, product, y, ones, &square);
+        for (size_t i = 0; i < N * N; i++)
+            w->wrong += product[i] != x * K;
+    }
+    qkv__arena_destroy(e.scratch);
+    qkv_context_destroy(ctx);
+    free(y), free(ones), free(product);
+    return NULL;
+}
+
+static void check_threads(const kernel_case *c)
+{
+    worker workers[] = {{c->k, 1, 0}, {c->k, 100, 0}};
+    pthread_t threads[2];
+    if (on_a_device())
+        kernels_alone_write = true;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, multiply_often, &workers[i]), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    if (on_a_device())
+        kernels_alone_write = false;
+    assert_int_equal(workers[0].wrong + workers[1].wrong, 0);
+}
+
 /* The tables that round, too. */
 static void check_rounding(void **state)
 {
@@ -73,14 +127,16 @@ static void check_rounding(void **state)
     c.e.threads = 2;
     kt.name = c.name;
     qkv_rng_init(&kt.rng, 7, 11);
-    if (qkv__cpu_isa() & QKV_ISA_AVX512)
+    if (qkv__cpu_isa() & QKV_ISA_AVX512) {
         check_sequence(&c);
+        check_threads(&c);
+    }
 }
 
 int main(void)
 {
     plain = qkv__kernels(QKV_ISA_REFERENCE);
-    const struct CMUnitTest tests[] = {KERNEL_CHECK(check_sequence),
+    const struct CMUnitTest tests[] = {KERNEL_CHECK(check_sequence), KERNEL_CHECK(check_threads),
                                        cmocka_unit_test(check_rounding)};
     return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
 }

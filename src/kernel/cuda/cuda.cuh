@@ -48,9 +48,13 @@ void cuda_note(cudaError_t error);
 int cuda_multiprocessors(void);
 /* Counts what may have written to device memory: launches, copies and fills. */
 void cuda_wrote(void);
-uint64_t cuda_writes(void);
-/* What was launched since that count wrote to nothing that a product reads (operands.cu). */
-void cuda_spares_operand(uint64_t before);
+typedef struct {
+    uint64_t all, own; /* of every thread, of the calling one */
+} cuda_writes;
+cuda_writes cuda_writes_now(void);
+/* What the calling thread launched since then wrote to nothing that a product reads
+ * (operands.cu). */
+void cuda_spares_operand(cuda_writes since);
 /* A copy of a small host array on the device, valid for what is launched before the next
  * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };

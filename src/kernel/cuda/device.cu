@@ -6,7 +6,7 @@
 #include <new>
 #include <unordered_map>
 
-#include "kernel/cuda/cuda.cuh"
+#include "kernel/cuda/operands.cuh"
 
 extern "C" {
 #include "base/plugin.h"
@@ -40,8 +40,15 @@ cudaStream_t cuda_stream(void)
 int cuda_multiprocessors(void) { return multiprocessors; }
 
 static std::atomic<uint64_t> writes;
-void cuda_wrote(void) { writes++; }
-uint64_t cuda_writes(void) { return writes; }
+static thread_local uint64_t own_writes;
+
+void cuda_wrote(void)
+{
+    writes++;
+    own_writes++;
+}
+
+cuda_writes cuda_writes_now(void) { return {writes, own_writes}; }
 
 void cuda_note(cudaError_t error)
 {
@@ -84,6 +91,10 @@ static void *device_alloc(qkv_context *ctx, size_t bytes)
     void *p = NULL;
     use_card();
     cudaError_t error = cudaMalloc(&p, bytes ? bytes : 1);
+    if (error != cudaSuccess && operands_forget()) {
+        (void)cudaGetLastError();
+        error = cudaMalloc(&p, bytes ? bytes : 1);
+    }
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         host->fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s's wanted (%s)", bytes,
@@ -253,7 +264,7 @@ static const qkv_kernels *device_kernels(unsigned isa)
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
     device_fill, device_clear, device_sync, device_kernels,
-    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30};
+    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30, true};
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

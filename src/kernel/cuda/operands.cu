@@ -10,7 +10,7 @@ enum { BF16_ROW = 8, KEPT = 2 }; /* a row of a copy is a multiple of so many num
 typedef struct {
     const float *x; /* NULL: none */
     size_t rows, cols, ldx;
-    uint64_t writes; /* cuda_writes() when it was last right */
+    uint64_t writes; /* how many there had been when it was last right */
     uint64_t used;   /* which of the requests was the last for it */
     bool right;      /* it was so when the product began, or was made in it */
     bf16 *y;
@@ -19,13 +19,35 @@ typedef struct {
 
 static kept_copy kept[KEPT];
 static std::mutex lock;
+static thread_local bool locked; /* by the calling thread */
+static cuda_writes at_lock;
 static uint64_t asked;
+
+static void take_lock(void)
+{
+    lock.lock();
+    locked = true;
+}
+
+static void release_lock(void)
+{
+    locked = false;
+    lock.unlock();
+}
+
+/* How many writes there would have been since then without those of other threads. A copy that was
+ * right then is right if there are no others. */
+static uint64_t writes_alone(cuda_writes since)
+{
+    return since.all + (cuda_writes_now().own - since.own);
+}
 
 void operands_lock(void)
 {
-    lock.lock();
+    take_lock();
+    at_lock = cuda_writes_now();
     for (kept_copy &k : kept)
-        k.right = k.x && k.writes == cuda_writes();
+        k.right = k.x && k.writes == at_lock.all;
 }
 
 static bool overlaps(const kept_copy *k, const float *c, size_t n)
@@ -39,9 +61,9 @@ void operands_unlock(const float *c, size_t m, size_t ldc)
         if (overlaps(&k, c, m * ldc))
             k.x = NULL;
         if (k.right)
-            k.writes = cuda_writes();
+            k.writes = writes_alone(at_lock);
     }
-    lock.unlock();
+    release_lock();
 }
 
 /* y (rows, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread; wide: rows begin at
@@ -89,12 +111,26 @@ static kept_copy *take_place(size_t numbers)
     return k->y ? k : NULL;
 }
 
-void cuda_spares_operand(uint64_t before)
+bool operands_forget(void)
+{
+    bool any = false;
+    if (locked || !lock.try_lock())
+        return false;
+    for (kept_copy &k : kept) {
+        any = any || k.y;
+        cuda_note(cudaFree(k.y));
+        k = {};
+    }
+    lock.unlock();
+    return any;
+}
+
+void cuda_spares_operand(cuda_writes since)
 {
     std::lock_guard<std::mutex> guard(lock);
     for (kept_copy &k : kept)
-        if (k.writes == before)
-            k.writes = cuda_writes();
+        if (k.writes == since.all)
+            k.writes = writes_alone(since);
 }
 
 const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy)
@@ -123,10 +159,12 @@ bf16 *operand_room(const float *x, size_t n)
 {
     if (n < WORTH || n % BF16_ROW)
         return NULL;
-    std::lock_guard<std::mutex> guard(lock);
+    take_lock();
     kept_copy *k = take_place(n);
-    if (!k)
+    if (!k) {
+        release_lock();
         return NULL;
+    }
     k->x = x, k->rows = 1, k->cols = k->ldx = n;
     k->writes = 0;
     k->used = ++asked;
@@ -135,8 +173,10 @@ bf16 *operand_room(const float *x, size_t n)
 
 void operand_written(const bf16 *copy)
 {
-    std::lock_guard<std::mutex> guard(lock);
+    if (!copy)
+        return;
     for (kept_copy &k : kept)
-        if (copy && k.y == copy)
-            k.writes = cuda_writes();
+        if (k.y == copy)
+            k.writes = cuda_writes_now().all;
+    release_lock();
 }

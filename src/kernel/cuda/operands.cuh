@@ -13,15 +13,19 @@
  * memory. Between lock and unlock, for two operands of one product. */
 const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy);
 
-/* A kernel is to write x (n numbers) and their copy: where that goes, NULL: nowhere. */
+/* A kernel is to write x (n numbers) and their copy: where that goes, NULL: nowhere. Other threads
+ * wait from here to operand_written. */
 bf16 *operand_room(const float *x, size_t n);
 /* It has been launched. copy: what operand_room gave. */
 void operand_written(const bf16 *copy);
 
-/* Around a product: products of different threads take turns. end: after it wrote c (m rows, ldc
- * apart). */
+/* Around a product: products of different threads take turns. unlock: after it wrote c (m rows,
+ * ldc apart). */
 void operands_lock(void);
 void operands_unlock(const float *c, size_t m, size_t ldc);
+
+/* Frees the copies; false: there are none, or a product is being made of them. */
+bool operands_forget(void);
 
 /* 4 numbers of a copy. */
 static __device__ __forceinline__ void operand_store(bf16 *copy, float a, float b, float c, float d)

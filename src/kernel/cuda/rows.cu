@@ -135,7 +135,7 @@ static void cuda_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, siz
         return;
     row_sum f = {x, ldx};
     columns_out out = {{y, NULL}, {acc, false}};
-    const uint64_t before = cuda_writes();
+    const cuda_writes before = cuda_writes_now();
     columns_sums(e, f, out, N, C, C % 4 == 0 && ldx % 4 == 0 && quads_fit(x));
     cuda_spares_operand(before); /* of which these are the sums */
 }

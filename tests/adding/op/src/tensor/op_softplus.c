@@ -10,7 +10,7 @@ static void softplus_backward(qkv_tape *t, const qkv__node *n)
         t->k->softplus_bwd(&t->exec, dx, qkv__real(x), qkv__grad_out(t, n, 0), acc, qkv_count(x));
 }
 
-static const qkv_op softplus_op = {"softplus", softplus_backward};
+static const qkv_op softplus_op = {.name = "softplus", .backward = softplus_backward};
 
 qkv_tensor *qkv_softplus(qkv_tape *t, qkv_tensor *x)
 {
