@@ -45,6 +45,8 @@ static qkv_status forward_prepare(void *user)
     if (!status)
         status = qkv_tape_create(&j->data.tape, ctx);
     if (!status)
+        qkv_params_pack(qkv_model_params(j->data.model), true);
+    if (!status)
         status = bench_training_fill(&j->data, j->c->common.seed);
     return status;
 }
@@ -101,5 +103,6 @@ CLI_COMMAND(cli_bench_forward, 745) = {
                        "image classifier's logits (vit-base: ViT-B/16 with 1000 classes; cct-7: "
                        "CCT-7/3x2 with 10), or what BERT-base makes of each token, without the "
                        "layer that guesses words. The limit is the best of ten products of 2048 x "
-                       "2048 matrices, five before and five after."},
+                       "2048 matrices, five before and five after. Weights are packed (`--pack` of "
+                       "commands that open a model)."},
     .own = {&table}, .measure = &bench_forward, .run = bench_run};

@@ -144,6 +144,9 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train);
  * products read fastest. The copy lasts until the parameters are destroyed, is shared by all tapes
  * with pack set, and is renewed when the weight changes. */
 void qkv_tape_pack(qkv_tape *t, bool pack);
+/* The same on every tape, for all parameters (initially false); each is copied at its first use, so
+ * that equal inputs give equal bits from the first on. */
+void qkv_params_pack(qkv_params *ps, bool pack);
 
 /* Makes inference batch-invariant (initially false): each row of a linear layer's result has the
  * same bits whatever the number of rows, because one kernel computes any number of them: that of

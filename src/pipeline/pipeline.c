@@ -17,6 +17,9 @@ static const qkv_option rows[] = {
      .help = "how matrices are kept in memory: fewer bits are read faster; auto: as in DIR"},
     {.flag = "adapter", .key = "adapters", .type = QKV_OPT_LIST, FIELD(adapters),
      .value = "DIR[=W]", .help = "put this LoRA adapter on the model, W of it; several add up"},
+    {.flag = "pack", .key = "pack", .type = QKV_OPT_BOOL, FIELD(pack),
+     .help = "copy each f32 matrix once, in the order that products read fastest: for many short "
+             "inputs; twice the memory"},
 };
 QKV__OPTIONS(qkv_pipeline, "Opening the model")
 
@@ -74,6 +77,8 @@ qkv_status qkv_pipeline_open_with(qkv_pipeline **out, qkv_context *ctx, const ch
         status = load_generation(p);
     if (!status)
         status = qkv_tape_create(&p->tape, ctx);
+    if (!status)
+        qkv_params_pack(qkv_model_params(p->model), o.pack);
     if (status)
         qkv_pipeline_close(p);
     else

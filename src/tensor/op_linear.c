@@ -93,8 +93,10 @@ static void infer(qkv_tape *t, qkv_real *y, const qkv_tensor *x, const qkv_tenso
                   const qkv_real *bias, size_t M, size_t N, size_t K)
 {
     const qkv_real *packed = NULL;
-    if (t->pack && w->root == w && w->param && (M >= PACKED_ROWS || t->invariant) &&
-        !qkv__param_packed(&packed, w->param, t->k, &t->exec, t->invariant))
+    const bool whole = w->root == w && w->param && (M >= PACKED_ROWS || t->invariant);
+    const bool now = whole && (t->invariant || qkv__param_packs(w->param));
+    if (whole && (t->pack || qkv__param_packs(w->param)) &&
+        !qkv__param_packed(&packed, w->param, t->k, &t->exec, now))
         t->status = QKV_E_MEMORY;
     if (packed)
         t->k->packed(&t->exec, y, N, qkv__real(x), K, packed, bias, M, N, K);

@@ -21,6 +21,7 @@ struct qkv_params {
     size_t count, room;
     qkv__grad_memory_fn *grad_memory; /* NULL: gradients are in memory, once made */
     void *grad_user;
+    bool pack;
     qkv_status status; /* of the last that could not be made */
 };
 
@@ -314,6 +315,9 @@ qkv_real *qkv__param_grad_memory(qkv_param *p)
         p->grad = qkv__arena_alloc(p->owner->memory, p->count * sizeof *p->grad);
     return p->grad;
 }
+
+void qkv_params_pack(qkv_params *ps, bool pack) { ps->pack = pack; }
+bool qkv__param_packs(const qkv_param *p) { return p->owner->pack; }
 
 static bool param_pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
 {

@@ -67,6 +67,7 @@ qkv_exec qkv__params_exec(const qkv_params *ps);
  * present values so often that the copy will pay, or now. False: no memory. */
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
                        const qkv_exec *e, bool now);
+bool qkv__param_packs(const qkv_param *p); /* qkv_params_pack */
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);
