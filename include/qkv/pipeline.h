@@ -30,7 +30,7 @@ typedef struct {
                             the directory, f32 unless it is quantised                     AUTO */
     qkv_strings adapters; /* directories of adapters to put on the model, "DIR" or "DIR=WEIGHT",
                              which add up (qkv_hub_add_adapter)                           none */
-    bool pack;           /* qkv_params_pack: many short inputs, read one or a few at a time   false */
+    bool pack; /* qkv_params_pack: for many short inputs, a few at a time                  false */
 } qkv_pipeline_options;
 const qkv_option_table *qkv_pipeline_table(void);
 qkv_pipeline_options qkv_pipeline_defaults(void);

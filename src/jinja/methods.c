@@ -244,7 +244,17 @@ METHOD(join)
     return qkv__jinja_done(&out);
 }
 
-/* "{} and {}".format(..), with {0} and {name}. */
+/* Cuts ":d" or ":s" off name, and says whether there was a ":d". */
+static bool wants_integer(qkv__jinja_str *name)
+{
+    const bool typed = name->len >= 2 && name->data[name->len - 2] == ':';
+    const char type = typed ? name->data[name->len - 1] : 0;
+    if (type == 'd' || type == 's')
+        name->len -= 2;
+    return type == 'd';
+}
+
+/* "{} and {}".format(..), with {0}, {name} and {name:d}. */
 METHOD(format)
 {
     qkv__jinja_text out = {.pool = &r->pool};
@@ -262,6 +272,7 @@ METHOD(format)
         }
         size_t end = qkv__jinja_index(&r->pool, s, (qkv__jinja_str){"}", 1}, i);
         qkv__jinja_str name = {s.data + i + 1, end == SIZE_MAX ? 0 : end - i - 1};
+        const bool integer = wants_integer(&name);
         value key = qkv__j_str(name.data, name.len), v = qkv__j_undefined(name);
         bool digit = name.len == 1 && *name.data >= '0' && *name.data <= '9';
         const value *named = qkv__jinja_find(&r->pool, &args->named, key);
@@ -272,6 +283,9 @@ METHOD(format)
             v = args->items[at];
         if (end == SIZE_MAX || (v.kind == QKV__J_UNDEFINED && !named))
             return qkv__jinja_error(r, "format: {%.*s} has no value", (int)name.len, name.data);
+        if (integer && v.kind != QKV__J_INT)
+            return qkv__jinja_error(r, "format: {%.*s:d}: an integer expected, found %s",
+                                    (int)name.len, name.data, qkv__jinja_kind_name(v));
         next += !name.len;
         qkv__jinja_write(r, &out, v);
         i = end;

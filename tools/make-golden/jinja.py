@@ -217,7 +217,7 @@ TEMPLATES = [
     "{{ 'a\\nb\\r\\nc'.splitlines() }} {{ 'a\\n'.splitlines(true) }} {{ '12'.isdigit() }} {{ "
     "'a1'.isalpha() }} {{ 'a1'.isalnum() }} {{ ' '.isspace() }}",
     "{{ '{} {}'.format('a', 1) }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{x}'.format(x=2) }} "
-    "{{ '{{}}'.format() }}",
+    "{{ '{{}}'.format() }} {{ '{x:d}{:s}{:d}'.format('b', -3, x=2) }}", "{{ '{:d}'.format('3') }}",
     # Wrong.
     "{% if %}a{% endif %}", "{% if t %}", "{% endif %}", "{{ }}", "{{ 1 + }}",
     "{% for x l %}{% endfor %}", "{{ 'a }}", "{# a", "{% nope %}", "{{ (1 }}", "{{ a b }}",
