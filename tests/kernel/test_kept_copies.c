@@ -74,33 +74,39 @@ typedef struct {
     int wrong;
 } worker;
 
-/* Rows of one number, which axpy changes, times ones: bf16 has these numbers exactly. */
+/* Rows of one number, which axpy changes, times themselves: bf16 has these numbers exactly, and
+ * there is room for the copies of both threads. */
 static void *multiply_often(void *job)
 {
-    enum { ROUNDS = 60 };
+    enum { ROUNDS = 600, NUMBERS = 100 };
     worker *w = job;
     qkv_context *ctx;
     qkv_exec e = {.threads = 1};
     qkv_context_options o = qkv_context_defaults();
     const qkv_k_gemm_args square = {.tb = true, .m = N, .n = N, .k = K, .lda = K, .ldb = K,
                                     .ldc = N};
-    float *y = malloc(N * K * sizeof *y), *ones = malloc(N * K * sizeof *ones);
+    float *x = malloc(N * K * sizeof *x), *y = malloc(N * K * sizeof *y);
+    float *ones = malloc(N * K * sizeof *ones);
     float *product = malloc(N * N * sizeof *product);
-    if (!y || !ones || !product || qkv_context_create(&ctx, &o) ||
+    if (!x || !y || !ones || !product || qkv_context_create(&ctx, &o) ||
         qkv__arena_create(&e.scratch, ctx, "scratch"))
         abort();
     for (size_t i = 0; i < N * K; i++)
         ones[i] = 1;
     for (int round = 0; round < ROUNDS; round++) {
-        const float x = w->first + (float)round;
-        w->k->axpy(&e, y, ones, round ? 1 : w->first, round > 0, N * K);
-        w->k->gemm(&e, product, y, ones, &square);
+        const int step = round % NUMBERS;
+        const float number = w->first + (float)step;
+        w->k->axpy(&e, x, ones, step ? 1 : w->first, step > 0, N * K);
+        const bool copied = round % 4 == 3; /* act leaves a copy of what it writes */
+        if (copied)
+            w->k->act(&e, y, x, QKV_K_RELU, N * K);
+        w->k->gemm(&e, product, copied ? y : x, copied ? y : x, &square);
         for (size_t i = 0; i < N * N; i++)
-            w->wrong += product[i] != x * K;
+            w->wrong += product[i] != number * number * K;
     }
     qkv__arena_destroy(e.scratch);
     qkv_context_destroy(ctx);
-    free(y), free(ones), free(product);
+    free(x), free(y), free(ones), free(product);
     return NULL;
 }
 
