@@ -168,7 +168,7 @@ static int look_run(cli *c, int argc, char **argv)
     if (code)
         return code;
     cli_listen_notes(c);
-    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_status status = qkv_pipeline_open_with(&p, c->ctx, c->args.items[0], &c->opening);
     qkv_look_input in = {.text = input_of(c), .second = s.second,
                          .image = {.path = input_of(c)}, .series = input_of(c)};
     if (!status && (s.vector || s.corrupt || (o.changes.count && !s.heat && !s.panel))) {
@@ -217,4 +217,4 @@ CLI_COMMAND(cli_look, 470) = {
                        "zero, scale=X, mean, add=FILE.npy or add=FILE.safetensors:TENSOR, times=X. "
                        "The answers are shown before and after."},
     .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
-    .own = {&table}, .run = look_run};
+    .own = {&table}, .opens = true, .run = look_run};

@@ -150,6 +150,7 @@ typedef struct {
     qkv_look_panel *panels;
     size_t panel_count;
     char *target;        /* translator: its own translation, where it read no other; NULL: none */
+    char *adapters;      /* names of those on the model, ", " between; NULL: none */
     struct qkv_look_tools *tools; /* what the arrays belong to */
 } qkv_look;
 

@@ -332,6 +332,23 @@ void qkv__look_end(qkv__looking *l)
         qkv_ids_free(&l->ids[i], l->p->ctx);
 }
 
+/* "letters, notes=0.5": the adapters that count, in out->adapters. */
+static qkv_status name_adapters(qkv_look *out, const qkv_model *m)
+{
+    qkv_str s;
+    qkv_str_init(&s, out->ctx);
+    for (size_t i = 0; i < qkv_model_adapter_count(m); i++) {
+        const qkv_adapter *a = qkv_model_adapter(m, i);
+        const double weight = qkv_adapter_weight(a);
+        if (weight == 1)
+            qkv_str_printf(&s, "%s%s", s.len ? ", " : "", qkv_adapter_name(a));
+        else if (weight != 0)
+            qkv_str_printf(&s, "%s%s=%g", s.len ? ", " : "", qkv_adapter_name(a), weight);
+    }
+    out->adapters = s.data;
+    return s.failed ? QKV_E_MEMORY : QKV_OK;
+}
+
 qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options, qkv_look *out)
 {
@@ -342,7 +359,9 @@ qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
     if (!k)
         return qkv__pipeline_refuse(p, "show what it attends to");
     out->tools = qkv_calloc(p->ctx, 1, sizeof *out->tools);
-    qkv_status status = out->tools ? look(&l, k) : QKV_E_MEMORY;
+    qkv_status status = out->tools ? name_adapters(out, p->model) : QKV_E_MEMORY;
+    if (!status)
+        status = look(&l, k);
     qkv__look_end(&l);
     if (status)
         qkv_look_free(out);
@@ -366,6 +385,7 @@ void qkv_look_free(qkv_look *l)
             qkv_rollout_free(l->tools->rollout[i]);
     }
     qkv__look_free_series(&l->series, ctx);
+    qkv_free(ctx, l->adapters);
     for (size_t i = 0; i < QKV_LOOK_IMAGES && ctx; i++)
         qkv_image_free(&l->images[i].image, ctx);
     for (size_t i = 0; i < l->word_count; i++)

@@ -354,9 +354,10 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
 {
     const qkv_look_page_options o = options ? *options : (qkv_look_page_options){0};
     qkv_page *page;
-    char title[128];
+    char title[256];
     double shown = o.least > 0 ? o.least : 0.001;
-    (void)snprintf(title, sizeof title, "Inside a %s model", l->kind);
+    (void)snprintf(title, sizeof title, "Inside a %s model%s%s", l->kind,
+                   l->adapters ? " with " : "", l->adapters ? l->adapters : "");
     qkv_status status = qkv_page_create(&page, l->ctx, &(qkv_page_options){
         .title = o.title ? o.title : title, .subtitle = o.input});
     if (status)

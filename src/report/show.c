@@ -174,6 +174,8 @@ static void put_choice(qkv_json_writer *w, const qkv_look *l, const qkv_look_cho
 void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer *w)
 {
     qkv_json_put_string(w, "kind", l->kind);
+    if (l->adapters)
+        qkv_json_put_string(w, "adapters", l->adapters);
     qkv_json_begin_array(w, "axes");
     for (size_t i = 0; i < l->axes_count; i++)
         put_axis(w, &l->axes[i]);

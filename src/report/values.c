@@ -59,24 +59,47 @@ qkv_status qkv__look_watch_values(qkv__looking *l, const qkv__look_kind *k)
     return qkv_probe_add(l->p->tape, "*.v", keep_values, l);
 }
 
-/* Rows of v_h W_h: W_h the columns that the output layer has for head h. */
-static qkv_status head_norms(const qkv__looking *l, const qkv__look_value *x, qkv_param *w,
-                             size_t h, size_t heads, float *norms)
+/* (in, out): the matrix w turned, in full size and with its adapters, as linear layers take it. */
+static qkv_tensor *turned(qkv_context *ctx, qkv_tape *t, qkv_param *w)
+{
+    const size_t n = qkv_param_dim(w, 1);
+    qkv_real *one = qkv_calloc(ctx, n * n, sizeof *one);
+    for (size_t i = 0; i < n && one; i++)
+        one[i * n + i] = 1;
+    qkv_tensor *x = one ? qkv_tensor_from(t, one, 2, (size_t[]){n, n}) : NULL;
+    qkv_free(ctx, one);
+    return x ? qkv_linear(t, x, qkv_use(t, w), NULL, QKV_ACT_NONE) : NULL;
+}
+
+/* The squares of the rows of v_h W_h: W_h the rows that the turned output layer has for head h. */
+static const qkv_real *head_squares(qkv_tape *t, qkv_tensor *values, qkv_tensor *rows, size_t h,
+                                    size_t kv)
+{
+    const size_t width = qkv_dim(values, 2);
+    qkv_scope scope = qkv_scope_begin(t);
+    qkv_tensor *v = qkv_slice(t, values, 1, kv, kv + 1);
+    v = v ? qkv_reshape(t, v, 2, (size_t[]){qkv_dim(values, 0), width}) : NULL;
+    qkv_tensor *y = qkv_matmul(t, v, false, qkv_slice(t, rows, 0, h * width, (h + 1) * width),
+                               false);
+    return qkv_data(t, qkv_scope_end(t, scope, qkv_mean_axis(t, qkv_mul(t, y, y), 1)));
+}
+
+/* norms (heads, keys) of one layer. */
+static qkv_status layer_norms(const qkv__looking *l, const qkv__look_value *x, qkv_param *w,
+                              size_t heads, float *norms)
 {
     qkv_tape *t = l->p->tape;
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    size_t C = qkv_param_dim(w, 0), kv = h / (heads / x->heads);
-    qkv_tensor *v = qkv_tensor_from(t, x->data, 3, (size_t[]){x->keys, x->heads, x->width});
-    v = qkv_slice(t, v, 1, kv, kv + 1);
-    v = v ? qkv_reshape(t, v, 2, (size_t[]){x->keys, x->width}) : NULL;
-    qkv_tensor *columns = qkv_slice(t, qkv_use(t, w), 1, h * x->width, (h + 1) * x->width);
-    const qkv_real *y = qkv_data(t, qkv_matmul(t, v, false, columns, true));
-    for (size_t j = 0; j < x->keys && y; j++) {
-        double sum = 0;
-        for (size_t c = 0; c < C; c++)
-            sum += (double)y[j * C + c] * (double)y[j * C + c];
-        norms[j] = (float)sqrt(sum);
+    qkv_tensor *values = qkv_tensor_from(t, x->data, 3,
+                                         (size_t[]){x->keys, x->heads, x->width});
+    qkv_tensor *rows = turned(l->p->ctx, t, w);
+    if (!values || !rows)
+        return qkv_tape_status(t) ? qkv_tape_status(t) : QKV_E_MEMORY;
+    for (size_t h = 0; h < heads; h++) {
+        const qkv_real *mean = head_squares(t, values, rows, h, h / (heads / x->heads));
+        for (size_t j = 0; j < x->keys && mean; j++)
+            norms[h * x->keys + j] = sqrtf((float)mean[j] * (float)qkv_param_dim(w, 0));
     }
     return qkv_tape_status(t);
 }
@@ -97,9 +120,7 @@ qkv_status qkv__look_value_norms(qkv__looking *l)
                                         sizeof *a->value_norms);
         if (!a->value_norms)
             return QKV_E_MEMORY;
-        for (size_t h = 0; h < a->heads && !status; h++)
-            status = head_norms(l, x, w, h, a->heads,
-                                a->value_norms + (x->layer * a->heads + h) * keys);
+        status = layer_norms(l, x, w, a->heads, a->value_norms + x->layer * a->heads * keys);
     }
     return status;
 }

@@ -74,6 +74,10 @@ head=$(qkv generate straight --prompt ab --tokens 9 --greedy)
 [ "$head" = "$(qkv generate base --adapter straight --prompt ab --tokens 9 --greedy)" ] ||
     say "generate says something else with --adapter"
 
+qkv look base "ab ab" --adapter straight --adapter straight=0.5 --out seen.html --quiet >/dev/null
+grep -q "model with straight, straight=0.5<" seen.html || say "the page names no adapters"
+qkv look straight "ab ab" --json | grep -q '"adapters": *"straight"' || say "look names no adapter"
+
 # Frozen weights in fewer bits; an adapter that is trained on.
 for weights in bf16 int8 int4; do
     # shellcheck disable=SC2086

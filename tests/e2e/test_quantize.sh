@@ -43,6 +43,8 @@ for bits in 8 4; do
         fail "info does not say int$bits"
     "$QKV" generate "$out/int$bits" --prompt a --tokens 3 --greedy >"$out/said"
     [ -s "$out/said" ] || fail "generate said nothing"
+    "$QKV" look "$out/int$bits" "ab ab" --out "$out/seen.html" >"$out/said" 2>&1 ||
+        fail "look: $(cat "$out/said")"
 done
 "$QKV" info "$out/f32" --json | grep -q '"weights": *"f32"' || fail "info does not say f32"
 small=$(wc -c <"$out/int4/model.safetensors") large=$(wc -c <"$out/f32/model.safetensors")
