@@ -231,6 +231,15 @@ static void packing(fixture *f)
             expect_near(many_rows(f, w, x, true), plain, M * PACKED_OUT, 1e-4);
         assert_int_equal(qkv_params_bytes(ps), bytes + BYTES);
     }
+    /* Asked for of the parameters, the copy is made at the first use, of every tape. */
+    w = qkv_param_create(ps, "another", 2, shape);
+    memcpy(qkv_param_data(w), qkv_data(f->t, noise(f, 2, shape)),
+           qkv_param_count(w) * sizeof(qkv_real));
+    memcpy(plain, many_rows(f, w, x, false), sizeof plain);
+    bytes = qkv_params_bytes(ps);
+    qkv_params_pack(ps, true);
+    expect_near(many_rows(f, w, x, false), plain, M * PACKED_OUT, 1e-4);
+    assert_int_equal(qkv_params_bytes(ps), bytes + BYTES);
     qkv_tape_reset(f->t);
     qkv_params_destroy(ps);
 }
