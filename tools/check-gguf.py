@@ -31,7 +31,8 @@ def main():
         description=__doc__.split("\n\n", maxsplit=1)[0],
         epilog="; ".join(f"{name}: {what}" for name, what, _ in PARTS))
     parser.add_argument("--build", default=os.path.join(root, "build"))
-    parser.add_argument("--text", default=max(glob.glob(os.path.join(root, "docs/*.md")), key=os.path.getsize))
+    parser.add_argument("--text", default=max(glob.glob(os.path.join(root, "docs/*.md")),
+                                              key=os.path.getsize))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--converter", default="")
     parser.add_argument("--part", choices=names, nargs="+", default=names, metavar="NAME")

@@ -161,6 +161,12 @@ class Tensors(Test):
             'h.0.resid_post', lambda name, x: again.append(x.view().memory.tolist())))
         self.assertEqual(found, again)
 
+    def test_no_such_place(self):
+        for begin in (lambda tape: tape.probe('h.0.resid_pst', lambda name, x: None),
+                      lambda tape: tape.attention(lambda *a: None, 'h.9.attn')):
+            with self.assertRaisesRegex(qkv.ArgumentError, 'no place matches h\\.[09]'):
+                model('lm').probe('the cat', begin)
+
     def test_kept_views(self):
         said = 'h.0.resid_post: a view was kept after its probe returned; keep a copy'
         kept = []

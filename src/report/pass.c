@@ -1,10 +1,21 @@
 /* pass.c - one pass of a model over an input, with probes of the caller's. */
 #include "pipeline/changing.h"
 #include "report/looking.h"
+#include "tensor/make.h"
+
+/* A probe that matches nothing is a mistake: it would say nothing. */
+static qkv_status probes_check(const qkv_pipeline *p, size_t from)
+{
+    const char *pattern = qkv__probe_unmet(p->tape, from);
+    return !pattern ? QKV_OK
+                    : qkv_fail(p->ctx, QKV_E_ARGUMENT, "no place matches %s: `qkv info --probes "
+                               "%s` lists them", pattern, p->dir);
+}
 
 static qkv_status pass_run(qkv__looking *l, qkv_pipeline_pass_fn *begin, void *user)
 {
     qkv_tape *t = l->p->tape;
+    size_t own = 0; /* probes that are not the caller's */
     qkv_status status = qkv__look_suits(l);
     if (!status)
         status = qkv__changes_read(&l->changes, l->p->ctx, &l->o.changes);
@@ -12,12 +23,16 @@ static qkv_status pass_run(qkv__looking *l, qkv_pipeline_pass_fn *begin, void *u
         status = l->kind->prepare(l);
     if (!status && l->changes) /* first: the probes see what they make */
         status = qkv_changes_apply(l->changes, t);
-    if (!status)
+    if (!status) {
+        own = qkv__probe_count(t);
         status = begin(user, t);
+    }
     if (!status)
         status = l->kind->run(l);
     if (!status)
         status = qkv__changes_check(l->p, l->changes);
+    if (!status)
+        status = probes_check(l->p, own);
     qkv_probes_clear(t);
     return status;
 }

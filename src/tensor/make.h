@@ -26,6 +26,10 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF
 /* Does a probe read or replace the tensor at this place? Lets a layer make a tensor that only a
  * probe needs. */
 bool qkv__probed(qkv_tape *t, const char *name);
+/* How many probes there are; and the pattern of the first of those from number `from` on that no
+ * name has matched, NULL: none. */
+size_t qkv__probe_count(const qkv_tape *t);
+const char *qkv__probe_unmet(const qkv_tape *t, size_t from);
 /* The residual stream with which qkv_tape_enter starts block i of a stack; NULL: none. */
 qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
 

@@ -68,7 +68,7 @@ static void op_attention_answer(qkv_tape *t, const qkv_attention_probe *probe,
 
 static void answer_all(qkv_tape *t, const op_attention_source *s, const char *name)
 {
-    for (const qkv__probe *r = t->probes; r; r = r->next) {
+    for (qkv__probe *r = t->probes; r; r = r->next) {
         const qkv_attention_probe *probe = &r->attention;
         if (!probe->fn || probe->gradient != (s->dout != NULL) || !qkv__probe_matches(r, name))
             continue;

@@ -27,9 +27,30 @@ static bool probe_pattern_matches(const char *pattern, const char *name)
     return !*pattern;
 }
 
-bool qkv__probe_matches(const qkv__probe *p, const char *name)
+bool qkv__probe_matches(qkv__probe *p, const char *name)
 {
-    return !p->pattern || probe_pattern_matches(p->pattern, name);
+    const bool matches = !p->pattern || probe_pattern_matches(p->pattern, name);
+    p->met = p->met || matches;
+    return matches;
+}
+
+size_t qkv__probe_count(const qkv_tape *t)
+{
+    size_t n = 0;
+    for (const qkv__probe *p = t->probes; p; p = p->next)
+        n++;
+    return n;
+}
+
+const char *qkv__probe_unmet(const qkv_tape *t, size_t from)
+{
+    for (const qkv__probe *p = t->probes; p; p = p->next) {
+        if (from)
+            from--;
+        else if (!p->met && p->pattern && !p->attention.gradient)
+            return p->pattern;
+    }
+    return NULL;
 }
 
 static qkv__probe *probe_append(qkv_tape *t, const char *pattern)
@@ -71,7 +92,7 @@ bool qkv__probed(qkv_tape *t, const char *name)
     if (!t->probes || t->status)
         return false;
     qkv_name_push(t, "%s", name);
-    for (const qkv__probe *p = t->probes; p && !found; p = p->next)
+    for (qkv__probe *p = t->probes; p && !found; p = p->next)
         found = p->fn && qkv__probe_matches(p, t->name);
     qkv_name_pop(t);
     return found;
@@ -95,7 +116,7 @@ qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x)
     if (!t->probes || !x || t->status)
         return x;
     qkv_name_push(t, "%s", name);
-    for (const qkv__probe *p = t->probes; p && x; p = p->next)
+    for (qkv__probe *p = t->probes; p && x; p = p->next)
         if (p->fn && qkv__probe_matches(p, t->name))
             x = probe_call(t, p, x);
     qkv_name_pop(t);

@@ -109,6 +109,7 @@ typedef struct qkv__probe {
     qkv_probe_fn *fn; /* NULL: attention answers */
     void *user;
     qkv_attention_probe attention;
+    bool met; /* a name matched it */
     struct qkv__probe *next;
 } qkv__probe;
 
@@ -169,8 +170,8 @@ struct qkv_tape {
 
 size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
 
-/* Does the request match a full name? */
-bool qkv__probe_matches(const qkv__probe *p, const char *name);
+/* Does the request match a full name? Remembers it if so. */
+bool qkv__probe_matches(qkv__probe *p, const char *name);
 
 /* ---- making tensors ----------------------------------------------------------------------- */
 

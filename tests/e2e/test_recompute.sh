@@ -50,5 +50,5 @@ for o in --no-recompute --recompute; do
 done
 without=$(field activations_bytes memory--no-recompute)
 with=$(field activations_bytes memory--recompute)
-above "$((2 * without))" "$((3 * with))" || fail "activations: $without without, $with with it"
+above "$((3 * without))" "$((4 * with))" || fail "activations: $without without, $with with it"
 exit $failed

@@ -50,16 +50,17 @@ products_of() {
 
 # goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits, and
 # the same log, as one into STOPPED that saves its state every so many steps, stops after the first
-# time and goes on. A run that ends before it is stopped, or has other products, shows nothing: it
-# is started again, five times at most. What goes on takes the options in $later too.
+# time and goes on. A run that ends before it is stopped, or has other products, shows nothing: both
+# are started again, in the end with one kind of products. What goes on takes the options in $later
+# too.
 goes_on() {
     every=$1 straight=$2 stopped=$3
     shift 3
-    "$QKV" "$@" --out "$straight" >answer 2>notes || fail "$*: $(cat notes)"
-    last=$(field step "$straight/train/metrics.jsonl")
-    for _ in 1 2 3 4 5; do
-        rm -rf "$stopped"
-        "$QKV" "$@" --out "$stopped" --save-every "$every" >answer 2>notes &
+    for kind in auto auto auto f32 f32; do
+        rm -rf "$straight" "$stopped"
+        "$QKV" "$@" --out "$straight" --dtype $kind >answer 2>notes || fail "$*: $(cat notes)"
+        last=$(field step "$straight/train/metrics.jsonl")
+        "$QKV" "$@" --out "$stopped" --dtype $kind --save-every "$every" >answer 2>notes &
         child=$!
         while kill -0 $child 2>/dev/null && ! [ -s "$stopped/train/state.safetensors" ]; do
             sleep 0.01
@@ -72,8 +73,8 @@ goes_on() {
     done
     [ "$at" != "$last" ] || fail "$*: ended before it was stopped"
     # shellcheck disable=SC2086
-    "$QKV" "$@" --out "$stopped" --save-every "$every" --resume ${later:-} >answer 2>notes ||
-        fail "resume: $(cat notes)"
+    "$QKV" "$@" --out "$stopped" --dtype $kind --save-every "$every" --resume ${later:-} \
+        >answer 2>notes || fail "resume: $(cat notes)"
     cmp "$straight/model.safetensors" "$stopped/model.safetensors" ||
         fail "stop and resume: other bits"
     log_of "$straight" >"$straight.log"
