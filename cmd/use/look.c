@@ -205,7 +205,7 @@ CLI_COMMAND(cli_look, 470) = {
                        "codes samples an image where it is left out. Prints the weights with "
                        "which a position attends to the others. --out writes a page instead, in "
                        "which every head, layer and position can be chosen. --json: "
-                       "{\"kind\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
+                       "{\"kind\", \"adapters\", \"axes\", \"attentions\": [{\"name\", \"figures\", ...}], "
                        "\"predictions\", \"lens\", \"classes\", \"series\", \"panels\", \"row\"}. "
                        "--capture writes all attention weights and hidden states, by the names "
                        "that Hugging Face gives them.\n\n"

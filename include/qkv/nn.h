@@ -295,7 +295,8 @@ typedef struct {
 } qkv_block_cache;
 
 /* The residual stream between blocks: its value is x + branch. In pre-norm models the next norm
- * adds the branch in the same pass. */
+ * adds the branch in the same pass. The op that reads the branch first may overwrite it: take the
+ * value by qkv_stream_norm with QKV_NORM_NONE, which keeps the stream as it should be. */
 typedef struct {
     qkv_tensor *x;
     qkv_tensor *branch; /* NULL: none */

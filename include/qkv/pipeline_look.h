@@ -230,7 +230,7 @@ typedef qkv_status qkv_pipeline_pass_fn(void *user, qkv_tape *t);
 /* Runs the model once on the input; `begin` is called before the pass, and what it adds sees the
  * pass and is removed. Of options count those of the input (mask, seed, hints, class_) and changes;
  * NULL: the defaults. Errors as of qkv_pipeline_look; and QKV_E_ARGUMENT: no place of the pass
- * matched a probe of begin's. */
+ * matched a probe of begin's (one of attention's gradients is not checked). */
 qkv_status qkv_pipeline_pass(qkv_pipeline *p, const qkv_look_input *in,
                              const qkv_pipeline_look_options *options,
                              qkv_pipeline_pass_fn *begin, void *user);

@@ -150,8 +150,8 @@ void qkv_params_pack(qkv_params *ps, bool pack);
 
 /* Makes inference batch-invariant (initially false): each row of a linear layer's result has the
  * same bits whatever the number of rows, because one kernel computes any number of them: that of
- * packed copies, which are then made at the first use, with qkv_tape_pack, else the one for few
- * rows. What a sequence gets does not depend on who shares its batch. */
+ * packed copies, which are then made at the first use, with qkv_tape_pack or qkv_params_pack, else
+ * the one for few rows. What a sequence gets does not depend on who shares its batch. */
 void qkv_tape_batch_invariant(qkv_tape *t, bool invariant);
 
 /* Dropout depends on the seed, the step, the dropout id, and the sample's index in the global

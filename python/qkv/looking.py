@@ -307,7 +307,8 @@ class Looking(ImageTasks):
 
     def probe(self, input: Given, begin: Callable[[Tape], object], second: Optional[str] = None,
               **options: Option) -> None:
-        """Runs the model once on the input, with probes: begin(tape) adds them to the tape."""
+        """Runs the model once on the input, with probes: begin(tape) adds them to the tape. One
+        that matches no place is an ArgumentError."""
         handle = self._use()
         o = Options(handle.core, 'qkv_pipeline_look', options)
         given = Input(self, input, second)

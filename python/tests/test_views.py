@@ -164,7 +164,7 @@ class Tensors(Test):
     def test_no_such_place(self):
         for begin in (lambda tape: tape.probe('h.0.resid_pst', lambda name, x: None),
                       lambda tape: tape.attention(lambda *a: None, 'h.9.attn')):
-            with self.assertRaisesRegex(qkv.ArgumentError, 'no place matches h\\.[09]'):
+            with self.assertRaisesRegex(qkv.ArgumentError, 'no place of the pass is "h\\.[09]'):
                 model('lm').probe('the cat', begin)
 
     def test_kept_views(self):

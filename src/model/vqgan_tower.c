@@ -309,8 +309,8 @@ static void tower_entry(walk *w)
     }
 }
 
-/* A decoder's largest images come last, a residual block's six at once: where there is no room
- * for them, nothing is begun that would take minutes to get there. */
+/* A decoder's largest images come last, a residual block's six at once, with its skip: where there
+ * is no room for them, nothing is begun that would take minutes to get there. */
 static bool has_room(const qkv__tower *h, qkv_tape *t, const qkv_tensor *x)
 {
     enum { IMAGES = 6 };

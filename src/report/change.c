@@ -121,8 +121,8 @@ static qkv_status mean_activation(qkv_pipeline *p, const qkv_look_input *in, con
     if (!status && a.out_of_memory)
         status = QKV_E_MEMORY;
     if (!status && !out->data)
-        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: no place of the pass is \"%.80s\"", p->dir,
-                          place);
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: no vectors for each position are at "
+                          "\"%.80s\"", p->dir, place);
     if (status)
         qkv_array_free(out);
     return status;

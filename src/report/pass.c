@@ -6,10 +6,8 @@
 /* A probe that matches nothing is a mistake: it would say nothing. */
 static qkv_status probes_check(const qkv_pipeline *p, size_t from)
 {
-    const char *pattern = qkv__probe_unmet(p->tape, from);
-    return !pattern ? QKV_OK
-                    : qkv_fail(p->ctx, QKV_E_ARGUMENT, "no place matches %s: `qkv info --probes "
-                               "%s` lists them", pattern, p->dir);
+    const char *place = qkv__probe_unmet(p->tape, from);
+    return place ? qkv__no_such_place(p, place) : QKV_OK;
 }
 
 static qkv_status pass_run(qkv__looking *l, qkv_pipeline_pass_fn *begin, void *user)

@@ -201,8 +201,9 @@ static void term_backward(qkv_tape *t, const struct qkv__term *term, qkv_tensor 
     bool acc;
     const qkv_real *dz = dy + term->from;
     qkv_real *dh = qkv__scratch(t, s->M * r);
-    const qkv_real *seen = dh ? term_input(t, term, x, s->M * s->K) : NULL;
-    if (!seen)
+    const bool reads = qkv__wants(t, in[0]); /* x is there for A's gradient alone */
+    const qkv_real *seen = dh && reads ? term_input(t, term, x, s->M * s->K) : NULL;
+    if (!dh || (reads && !seen))
         return;
     t->k->gemm(&t->exec, dh, dz, qkv__real(in[1]),
                &(qkv_k_gemm_args){false, false, false, s->M, r, rows, s->N, r, r, NULL});

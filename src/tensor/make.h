@@ -27,7 +27,7 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF
  * probe needs. */
 bool qkv__probed(qkv_tape *t, const char *name);
 /* How many probes there are; and the pattern of the first of those from number `from` on that no
- * name has matched, NULL: none. */
+ * name has matched, NULL: none. Probes of all places or of gradients do not count. */
 size_t qkv__probe_count(const qkv_tape *t);
 const char *qkv__probe_unmet(const qkv_tape *t, size_t from);
 /* The residual stream with which qkv_tape_enter starts block i of a stack; NULL: none. */
@@ -38,8 +38,8 @@ qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
  * nothing while probes look on, who may hold any tensor. x may be NULL. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x);
 
-/* While true, norms, activations and gated units put what they make into memory that let_go gives
- * back; nobody else may hold it. After let_go no forward pass reads it, and the backward pass
+/* While true, norms, activations, gated units and upsampling put what they make into memory that
+ * let_go gives back; nobody else may hold it. After let_go no forward pass reads it, and the backward pass
  * computes it once more, to the same bits, where a weight's gradient asks for it. Where nothing is
  * recorded, while probes look on and on devices that keep such tensors both do nothing. let_go
  * takes any tensor, and NULL. */

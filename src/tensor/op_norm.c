@@ -8,9 +8,15 @@
 
 typedef struct {
     qkv_k_norm_args args;
-    const qkv_real *s;     /* what was normalised */
+    const qkv_real *sum;   /* of the residual, which was normalised; NULL: the input was */
     qkv_real *mean, *rstd; /* (N); mean NULL for RMS */
 } norm_params;
+
+static const qkv_real *normalized(const qkv__node *n)
+{
+    const norm_params *p = n->params;
+    return p->sum ? p->sum : qkv__real(n->in[0]);
+}
 
 /* d(loss)/ds into d, and the parameters' gradients. dy or dsum may be NULL, not both. */
 static void norm_gradients(qkv_tape *t, const qkv__node *n, qkv_real *d, bool acc,
@@ -27,8 +33,9 @@ static void norm_gradients(qkv_tape *t, const qkv__node *n, qkv_real *d, bool ac
     bool acc_weight = false, acc_bias = false;
     qkv_real *dweight = qkv__grad(t, weight, &acc_weight), *dbias = qkv__grad(t, bias, &acc_bias);
     if (d || dweight || dbias)
-        t->k->norm_bwd(&t->exec, d, acc, dweight, acc_weight, dbias, acc_bias, p->s, p->mean,
-                       p->rstd, weight ? qkv__real(weight) : NULL, dy, dsum, &p->args);
+        t->k->norm_bwd(&t->exec, d, acc, dweight, acc_weight, dbias, acc_bias,
+                       normalized(n), p->mean, p->rstd,
+                       weight ? qkv__real(weight) : NULL, dy, dsum, &p->args);
 }
 
 static void norm_backward(qkv_tape *t, const qkv__node *n)
@@ -76,7 +83,7 @@ static void norm_again(qkv_tape *t, const qkv__node *n)
 {
     const norm_params *p = n->params;
     const qkv_tensor *weight = n->in[2], *bias = n->in[3];
-    t->k->norm(&t->exec, qkv__real(n->out[0]), NULL, NULL, NULL, p->s, NULL,
+    t->k->norm(&t->exec, qkv__real(n->out[0]), NULL, NULL, NULL, normalized(n), NULL,
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p->args);
 }
 
@@ -135,8 +142,7 @@ qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor 
     qkv_tensor *y = new_normalized(t, in);
     if (!y || !norm_plan(t, &p, kind, in, eps))
         return NULL;
-    p.s = qkv__real(in[0]);
-    t->k->norm(&t->exec, qkv__real(y), NULL, p.mean, p.rstd, p.s, NULL,
+    t->k->norm(&t->exec, qkv__real(y), NULL, p.mean, p.rstd, qkv__real(in[0]), NULL,
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
     return qkv__record(t, &norm_op, 4, in, 1, &y, &p, sizeof p);
 }
@@ -163,7 +169,7 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
     if (!norm_plan(t, &p, kind, in, eps) || t->status)
         return NULL;
     qkv_real *s = keep ? qkv__real(out[1]) : NULL;
-    p.s = s;
+    p.sum = s;
     t->k->norm(&t->exec, qkv__real(out[0]), s, p.mean, p.rstd, qkv__real(in[0]), qkv__real(in[1]),
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
     qkv_tensor *y = qkv__record(t, &residual_norm_op, 4, in, sum ? 2 : 1, out, &p, sizeof p);

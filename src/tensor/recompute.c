@@ -102,6 +102,8 @@ static void recompute_backward(qkv_tape *t, const qkv__node *n)
 {
     const recompute_params *p = n->params;
     qkv_tensor *out[QKV_RECOMPUTE_TENSORS];
+    for (int i = 0; i < p->call.n_in; i++) /* views of what was made again */
+        qkv__remake(t, p->call.in[i]);
     outside o = region_begin(t, n);
     bool fine = recompute_run_again(t, p, out);
     region_memory(t, &t->kept); /* for gradients, which others read */

@@ -108,7 +108,7 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
 void qkv__spend(qkv_tape *t, qkv_tensor *x)
 {
     if (x && !t->probes)
-        x->spent = x->root == x && !x->param;
+        x->spent = x->root == x && !x->param && !x->remade;
 }
 
 qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x)

@@ -224,14 +224,15 @@ static void other_readers(void **state)
 {
     fixture *f = *state;
     numbers n[2] = {{0}, {0}};
-    for (int i = 0; i < 4; i++) {
-        const bool squared = i / 2, remade = i % 2;
+    for (int i = 0; i < 8; i++) {
+        const bool normed = i / 4, squared = i / 2 % 2, remade = i % 2;
         qkv_tape_reset(f->t);
         qkv_tape_mode(f->t, true, true);
         qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
         qkv__remade(f->t, remade);
         qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_TANH);
-        qkv_tensor *g = qkv_activate(f->t, h, QKV_ACT_SILU); /* of one that is let go, too */
+        qkv_tensor *g = normed ? qkv_norm(f->t, QKV_NORM_LAYER, h, NULL, NULL, 1e-5)
+                               : qkv_activate(f->t, h, QKV_ACT_SILU); /* h is let go, too */
         qkv__remade(f->t, false);
         qkv_tensor *loss = qkv_sum(f->t, squared ? qkv_mul(f->t, g, h) : g);
         qkv__let_go(f->t, g);
@@ -242,6 +243,48 @@ static void other_readers(void **state)
     }
     same(&n[1], &n[0]);
     free(n[0].x);
+}
+
+/* An adapter's term takes part in the input's gradient though no other gradient is wanted. */
+static void terms_of_frozen_weights(void **state)
+{
+    const size_t down[] = {4, C}, up[] = {C, 4};
+    fixture *f = *state;
+    numbers n[2] = {{0}, {0}};
+    const qkv__low_rank term = {.a = filled(f, 2, down, 40), .b = filled(f, 2, up, 41),
+                                .scale = 2, .dropout = 0.25, .dropout_id = 3};
+    assert_int_equal(qkv__param_add_term(qkv__param_linear(f->matrix[0]), &term, NULL), QKV_OK);
+    for (size_t i = 0; i < qkv_params_count(f->ps); i++)
+        qkv_param_freeze(qkv_params_at(f->ps, i), true);
+    for (int remade = 0; remade < 2; remade++) {
+        qkv_tape_reset(f->t);
+        qkv_tape_mode(f->t, true, true);
+        qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
+        qkv__remade(f->t, remade);
+        qkv_tensor *h = qkv_norm(f->t, QKV_NORM_LAYER, x, NULL, NULL, 1e-5);
+        qkv__remade(f->t, false);
+        qkv_tensor *y = linear(f, h, 0), *loss = qkv_mean(f->t, qkv_mul(f->t, y, y));
+        qkv__let_go(f->t, h);
+        assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+        keep(&n[remade], qkv_data(f->t, qkv_grad_of(f->t, x)), qkv_count(x));
+    }
+    same(&n[1], &n[0]);
+    free(n[0].x);
+}
+
+/* Nothing is written over one: its memory is not the op's that would. */
+static void not_spent(void **state)
+{
+    fixture *f = *state;
+    qkv_tape_reset(f->t);
+    qkv_tape_mode(f->t, true, true);
+    qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
+    qkv__remade(f->t, true);
+    qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_GELU);
+    qkv__remade(f->t, false);
+    qkv__spend(f->t, h);
+    qkv_tensor *y = qkv_add(f->t, h, x);
+    assert_ptr_not_equal(y->data, h->data);
 }
 
 static void read_too_late(void **state)
@@ -281,6 +324,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(same_bits), TEST(frozen_weights), TEST(other_readers),
+                                       TEST(terms_of_frozen_weights), TEST(not_spent),
                                        TEST(read_too_late), TEST(kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
