@@ -39,10 +39,10 @@ qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
 void qkv__spend(qkv_tape *t, qkv_tensor *x);
 
 /* While true, norms, activations, gated units and upsampling put what they make into memory that
- * let_go gives back; nobody else may hold it. After let_go no forward pass reads it, and the backward pass
- * computes it once more, to the same bits, where a weight's gradient asks for it. Where nothing is
- * recorded, while probes look on and on devices that keep such tensors both do nothing. let_go
- * takes any tensor, and NULL. */
+ * let_go gives back; nobody else may hold it. After let_go no forward pass reads it, and the
+ * backward pass computes it once more, to the same bits, where a weight's gradient asks for it.
+ * Where nothing is recorded, while probes look on and on devices that keep such tensors both do
+ * nothing. let_go takes any tensor, and NULL. */
 void qkv__remade(qkv_tape *t, bool remade);
 void qkv__let_go(qkv_tape *t, qkv_tensor *x);
 
