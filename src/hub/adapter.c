@@ -51,7 +51,9 @@ qkv_status qkv_hub_base(char **out, qkv_context *ctx, const char *dir)
         status = absolute(out, ctx, dir);
     } else if (!status && a.base) {
         const qkv_path inside = qkv_path_in(dir, a.base);
-        const char *at = qkv_dir_exists(a.base) || a.base[0] == '/' ? a.base : inside.text;
+        const bool rooted = a.base[0] == '/' || has_whole_model(a.base);
+        const bool within = !rooted && has_whole_model(inside.text);
+        const char *at = rooted || (!within && qkv_dir_exists(a.base)) ? a.base : inside.text;
         if (!qkv_dir_exists(at))
             status = qkv__json_fail(&a.j, "base_model_name_or_path", "a model directory of this "
                                     "machine expected, found \"%s\": --adapter puts an adapter on "
