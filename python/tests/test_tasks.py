@@ -65,6 +65,9 @@ class Texts(Test):
             for label, p in a['probs'].items():
                 self.assertAlmostEqual(f.probabilities[label], p, 6)
         self.assertEqual(m.classify(texts[0]).label, found[0].label)
+        packed = model('mood', pack=True).classify(texts)
+        for f, p in zip(found, packed):
+            self.assertAlmostEqual(f.probabilities['good'], p.probabilities['good'], 5)
         self.assertEqual(sorted(m.labels), ['bad', 'good'])
         self.assertIn(m.classify(('a film', 'a bore')).label, m.labels)
         self.assertEqual(len(m.classify_lines(base.file('labelled.tsv'))), 40)
