@@ -24,6 +24,10 @@ typedef struct {
     int threads;         /* OpenMP team size, >= 1 */
     qkv__arena *scratch; /* for temporaries; a kernel marks and releases it (outside regions) */
     bool meta;           /* of kernels that serve in a dry table too: stop at the scratch taken */
+    /* Bit i: the kernel's parameter i, of those that point to reals, from 0, holds bf16 instead, 2
+     * bytes a number; strides are in numbers all the same. Only kernels of devices that round
+     * activations (device.h) meet others than 0. */
+    unsigned bf16;
 } qkv_exec;
 
 /* Elementwise functions; the order is qkv_activation's (ops.h). */
