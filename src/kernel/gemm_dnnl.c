@@ -99,7 +99,7 @@ static void product(const qkv_exec *e, float *c, const factors *f, const qkv_k_g
         (dnnl_dim_t)args->k, 1.0f, f->a, (dnnl_dim_t)args->lda, f->b, (dnnl_dim_t)args->ldb,
         rest.acc ? 1.0f : 0.0f, c, (dnnl_dim_t)args->ldc);
     if (status != dnnl_success) {
-        qkv_exec alone = {1, e->scratch, e->meta};
+        qkv_exec alone = {1, e->scratch, e->meta, 0};
         reference(&alone, c, f->a, f->b, &rest);
     }
 }
@@ -165,7 +165,7 @@ static void round_matrix(const qkv_exec *e, uint16_t *y, const float *x, size_t 
         gemm_dnnl_round(e, y, x, rows * columns);
         return;
     }
-    const qkv_exec alone = {1, e->scratch, e->meta};
+    const qkv_exec alone = {1, e->scratch, e->meta, 0};
 #pragma omp parallel for num_threads(e->threads) schedule(static) default(none)                    \
     shared(y, x, ld, rows, columns, alone, gemm_dnnl_round)
     for (size_t i = 0; i < rows; i++)

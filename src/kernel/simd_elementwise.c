@@ -325,6 +325,13 @@ static double simd_sum_squares(const qkv_exec *e, const qkv_real *x, size_t n)
     return blocked_sum(e, x, true, n);
 }
 
+static void simd_many_squares(const qkv_exec *e, double *sums, const qkv_real *const *x,
+                            const size_t *n, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        sums[i] = simd_sum_squares(e, x[i], n[i]);
+}
+
 /* ---- dropout ----------------------------------------------------------------------------- */
 
 typedef struct {
@@ -399,5 +406,6 @@ void QKV_SIMD(qkv__kernels_elementwise)(qkv_kernels *k)
     k->sum_rows = simd_sum_rows;
     k->sum = simd_sum;
     k->sum_squares = simd_sum_squares;
+    k->many_squares = simd_many_squares;
     k->dropout = simd_dropout;
 }

@@ -139,5 +139,5 @@ const qkv_kernels *qkv__kernels_for(const qkv_context *ctx, qkv__products kind)
 
 qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch)
 {
-    return (qkv_exec){qkv_context_threads(ctx), scratch, qkv__context_meta(ctx)};
+    return (qkv_exec){qkv_context_threads(ctx), scratch, qkv__context_meta(ctx), 0};
 }

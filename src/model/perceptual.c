@@ -150,9 +150,9 @@ static qkv_tensor *perceptual_run_stage(const perceptual *m, qkv_tape *t, size_t
     for (size_t k = 0; k < count; k++) {
         qkv_tensor *y = qkv__conv_forward(&m->conv[s][k], t, x, &qkv__conv_same);
         qkv__let_go(t, x);
-        qkv__remade(t, k + 1 < count); /* the next layer alone reads it */
+        qkv__for_products(t, k + 1 < count); /* the next layer alone reads it */
         x = qkv_activate(t, y, QKV_ACT_RELU);
-        qkv__remade(t, false);
+        qkv__for_products(t, false);
     }
     return x;
 }

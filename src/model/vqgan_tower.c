@@ -195,9 +195,9 @@ void qkv__tower_visit(const qkv__tower *h, qkv__visit *v)
 /* Nothing but the layer behind it reads it: then let it go. */
 static qkv_tensor *norm(const qkv__group *g, qkv_tape *t, qkv_tensor *x, bool silu)
 {
-    qkv__remade(t, true);
+    qkv__for_products(t, true);
     x = qkv_group_norm(t, x, qkv_use(t, g->weight), qkv_use(t, g->bias), GROUPS, EPS, silu);
-    qkv__remade(t, false);
+    qkv__for_products(t, false);
     return x;
 }
 
@@ -241,9 +241,9 @@ static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv
 
 static qkv_tensor *run_upsample(const qkv__level *l, qkv_tape *t, qkv_tensor *x)
 {
-    qkv__remade(t, true);
+    qkv__for_products(t, true);
     qkv_tensor *large = qkv_upsample(t, x, 2);
-    qkv__remade(t, false);
+    qkv__for_products(t, false);
     qkv_tensor *y = convolve(&l->scale, t, large);
     qkv__let_go(t, large);
     return y;

@@ -217,7 +217,9 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
     size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
     size_t sizes[] = {q_width, kv_width, kv_width};
     qkv_tensor *part[3];
+    qkv__for_products(t, !cache && !m->p.q_norm && !m->angles.frequency);
     qkv_tensor *packed = mha_linear(t, x, m->p.qkv_weight, m->p.qkv_bias);
+    qkv__for_products(t, false);
     if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
         return NULL;
     qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
@@ -245,7 +247,9 @@ static bool mha_memory(qkv_mha *m, qkv_tape *t, const qkv_sequence *seq, qkv_kv_
     qkv_tensor *part[2];
     if (cache && qkv_kv_cache_length(cache))
         return qkv_kv_cache_all(t, cache, k, v);
+    qkv__for_products(t, !cache);
     qkv_tensor *packed = mha_linear(t, seq->memory, m->p.kv_weight, m->p.kv_bias);
+    qkv__for_products(t, false);
     if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
         return false;
     *k = mha_place(m, t, "k", heads(t, part[0], c->kv_heads, c->head_width));
@@ -257,8 +261,10 @@ static qkv_tensor *cross_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const
                                    qkv_kv_cache *cache)
 {
     const qkv_mha_config *c = &m->c;
+    qkv__for_products(t, !cache);
     qkv_tensor *k, *v, *q = heads(t, mha_linear(t, x, m->p.q_weight, m->p.q_bias), c->heads,
                                   c->head_width);
+    qkv__for_products(t, false);
     q = mha_place(m, t, "q", q);
     if (!q || !mha_memory(m, t, seq, cache, &k, &v))
         return NULL;

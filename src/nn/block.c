@@ -184,13 +184,13 @@ qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_
 static qkv_tensor *gated_units(qkv_block *b, qkv_tape *t, qkv_tensor *x)
 {
     size_t sizes[] = {b->c.ff_width, b->c.ff_width};
-    qkv_tensor *part[2];
+    qkv_tensor *part[2] = {NULL, NULL};
+    qkv__for_products(t, true);
     qkv_tensor *packed = block_linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
-    if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
-        return NULL;
-    qkv__remade(t, true);
+    if (packed)
+        (void)qkv_split(t, packed, -1, 2, sizes, part);
     qkv_tensor *y = qkv_gated(t, part[0], part[1], b->c.act);
-    qkv__remade(t, false);
+    qkv__for_products(t, false);
     return y;
 }
 
@@ -227,10 +227,10 @@ static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, const sublaye
     const qkv_block_config *c = &b->c;
     if (c->post_norm)
         return s->x;
-    qkv__remade(t, !c->norm_stream);
+    qkv__for_products(t, !c->norm_stream);
     qkv_tensor *x = qkv_stream_norm(t, s, c->norm, of->weight, of->bias, c->norm_eps, c->dropout,
                                     dropout_id);
-    qkv__remade(t, false);
+    qkv__for_products(t, false);
     return x;
 }
 

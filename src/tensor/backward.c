@@ -84,7 +84,16 @@ void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
 
 /* ---- gradients of roots ------------------------------------------------------------------- */
 
-static size_t root_bytes(const qkv_tensor *root) { return qkv_count(root) * sizeof(qkv_real); }
+static size_t root_bytes(const qkv_tensor *root)
+{
+    return qkv_count(root) * qkv__dtype_size(root->dtype);
+}
+
+/* Its gradient from element `offset` on. */
+static qkv_real *grad_from(const qkv_tensor *root, size_t offset)
+{
+    return (qkv_real *)(void *)((char *)root->grad + offset * qkv__dtype_size(root->dtype));
+}
 
 /* A parameter's own gradient takes part only in passes to everything. */
 static bool into_param(const qkv_tape *t, const qkv_tensor *root)
@@ -110,6 +119,7 @@ static void enter_pass(const qkv_tape *t, qkv_tensor *root)
     root->used_up = 0;
     root->complete = false;
     root->grad = NULL;
+    root->shares = NULL;
 }
 
 /* Readies the root's gradient for this pass; false when memory is out. */
@@ -139,9 +149,26 @@ static void fill_missing(const qkv_tape *t, qkv_tensor *root)
     for (int i = 0; root->state == QKV__GRAD_PARTIAL && i < p->n; i++)
         if (!(root->written >> i & 1u))
             for (size_t o = 0; o < p->outer; o++)
-                t->device->fill(root->grad + o * p->stride + p->offset[i], 0,
-                                p->len[i] * sizeof(qkv_real));
+                t->device->fill(grad_from(root, o * p->stride + p->offset[i]), 0,
+                                p->len[i] * qkv__dtype_size(root->dtype));
     root->state = QKV__GRAD_FULL;
+}
+
+static void stop_sharing(qkv_tensor *root)
+{
+    root->shares->shares = NULL;
+    root->shares = NULL;
+}
+
+/* A copy of the gradient, which is to change, is the root's own. False when memory is out. */
+static bool own_grad(qkv_tape *t, qkv_tensor *root)
+{
+    qkv_real *copy = pool_take(t, root_bytes(root));
+    if (copy)
+        t->device->copy(copy, root->grad, root_bytes(root));
+    root->grad = copy;
+    stop_sharing(root);
+    return copy != NULL;
 }
 
 bool qkv__wants(const qkv_tape *t, const qkv_tensor *x)
@@ -160,7 +187,7 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
     if (is_cut_off(t, root))
         return qkv__op_fail(t, "backward", "%s was computed before a pass that did not retain "
                             "its graph", qkv__shape_text(t, x));
-    if (!open_grad(t, root))
+    if (!open_grad(t, root) || (root->shares && !own_grad(t, root)))
         return NULL;
     *acc = true;
     if (x->part == QKV__WHOLE && root->state == QKV__GRAD_NONE) {
@@ -175,7 +202,29 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
     } else if (root->state != QKV__GRAD_FULL) {
         fill_missing(t, root);
     }
-    return root->grad + x->offset;
+    return grad_from(root, x->offset);
+}
+
+/* Can x's gradient be memory that another tensor's is? */
+static bool may_share(const qkv_tape *t, const qkv_tensor *x)
+{
+    bool asked = x->required || x->kept == t->pass;
+    return x->root == x && !into_param(t, x) && !asked && !x->shares && x->dtype == QKV_REAL;
+}
+
+bool qkv__grad_share(qkv_tape *t, qkv_tensor *x, qkv_tensor *other)
+{
+    if (t->status || x == other || !qkv__wants(t, other) || !may_share(t, x) ||
+        !may_share(t, other) || is_cut_off(t, other) || x->state != QKV__GRAD_FULL || !qkv__same_shape(x, other))
+        return false;
+    enter_pass(t, other);
+    if (other->grad || other->region != x->region)
+        return false;
+    other->grad = x->grad;
+    other->state = QKV__GRAD_FULL;
+    other->shares = x;
+    x->shares = other;
+    return true;
 }
 
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i)
@@ -303,11 +352,12 @@ static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
 void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc)
 {
     static const size_t same[QKV_MAX_DIMS] = {0};
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(x) ? 1 : 0);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *one = qkv__scratch(t, 1);
     if (one) {
         qkv__put(t, one, value);
-        t->k->copy(&t->exec, dx, x->stride, one, same, x->shape, x->ndim, acc);
+        t->k->copy(&e, dx, x->stride, one, same, x->shape, x->ndim, acc);
     }
     qkv__arena_release(t->exec.scratch, mark);
 }
@@ -319,8 +369,9 @@ static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
     if (!dy)
         return;
     if (g) {
+        const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(y) + 2u * qkv__is_rounded(g));
         qkv__arrive(t, g->root);
-        t->k->copy(&t->exec, dy, y->stride, qkv__real(g), g->stride, y->shape, y->ndim, acc);
+        t->k->copy(&e, dy, y->stride, qkv__real(g), g->stride, y->shape, y->ndim, acc);
     } else {
         qkv__grad_fill(t, dy, y, 1, acc);
     }
@@ -406,7 +457,10 @@ static void run_node(qkv_tape *t, const qkv__node *n)
         qkv_tensor *y = n->out[i];
         bool keep = y->required || y->kept == t->pass;
         if (y->pass == t->pass && y->grad && !keep) {
-            pool_give(t, y->grad, root_bytes(y));
+            if (y->shares)
+                stop_sharing(y);
+            else
+                pool_give(t, y->grad, root_bytes(y));
             y->grad = NULL;
             y->state = QKV__GRAD_NONE;
         }
@@ -427,9 +481,9 @@ void qkv__grad_hand_over(qkv_tape *t, qkv_tensor *x, qkv_tensor *y)
         return;
     fill_missing(t, x);
     bool asked = x->required || x->kept == t->pass;
-    bool own = y->root == y && y->region == t->region && y->pass != t->pass;
+    bool own = y->root == y && y->region == t->region && y->pass != t->pass && !x->shares;
     if (asked || !own) {
-        seed(t, y, qkv__new_over(t, QKV_REAL, x->grad, x->ndim, x->shape));
+        seed(t, y, qkv__new_over(t, x->dtype, x->grad, x->ndim, x->shape));
         return;
     }
     enter_pass(t, y);
@@ -480,9 +534,8 @@ const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x)
     if (root->pass != t->pass || !root->grad || root->state == QKV__GRAD_NONE)
         return NULL;
     fill_missing(t, root);
-    qkv_tensor *g = qkv__new_over(t, QKV_REAL, root->grad, root->ndim, root->shape);
-    if (!g || x == root)
-        return g;
-    g = qkv__view(t, g, x->ndim, x->shape, x->stride, x->offset, QKV__OTHER);
-    return g && !qkv__is_contiguous(g) ? qkv__copy(t, g) : g;
+    qkv_tensor *g = qkv__new_over(t, root->dtype, root->grad, root->ndim, root->shape);
+    if (g && x != root)
+        g = qkv__view(t, g, x->ndim, x->shape, x->stride, x->offset, QKV__OTHER);
+    return g && (qkv__is_rounded(g) || !qkv__is_contiguous(g)) ? qkv__copy(t, g) : g;
 }

@@ -119,9 +119,9 @@ qkv_real *qkv_tensor_fill(qkv_tensor *x)
 
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
 {
-    if (!x || x->dtype != QKV_REAL)
+    if (!x || qkv_tensor_dtype(x) != QKV_REAL)
         return NULL;
-    if (qkv__is_contiguous(x))
+    if (qkv__is_contiguous(x) && !qkv__is_rounded(x))
         return read_dense(t, x);
     const qkv_tensor *y = qkv__copy(t, x);
     return y ? read_dense(t, y) : NULL;
@@ -136,6 +136,8 @@ const int32_t *qkv_data_ids(qkv_tape *t, const qkv_tensor *x)
 
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
 {
-    bool one = x && x->dtype == QKV_REAL && qkv_count(x) == 1;
-    return !one ? (qkv_real)NAN : x->root->host ? *qkv_data(t, x) : qkv__get(t, qkv__real(x));
+    bool one = x && qkv_tensor_dtype(x) == QKV_REAL && qkv_count(x) == 1;
+    bool copied = one && (x->root->host || qkv__is_rounded(x));
+    const qkv_real *p = copied ? qkv_data(t, x) : NULL;
+    return !one || (copied && !p) ? (qkv_real)NAN : copied ? *p : qkv__get(t, qkv__real(x));
 }

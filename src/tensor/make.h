@@ -38,12 +38,14 @@ qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
  * nothing while probes look on, who may hold any tensor. x may be NULL. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x);
 
-/* While true, norms, activations, gated units and upsampling put what they make into memory that
- * let_go gives back; nobody else may hold it. After let_go no forward pass reads it, and the
- * backward pass computes it once more, to the same bits, where a weight's gradient asks for it.
- * Where nothing is recorded, while probes look on and on devices that keep such tensors both do
- * nothing. let_go takes any tensor, and NULL. */
-void qkv__remade(qkv_tape *t, bool remade);
+/* While true, nothing but products and attention reads what ops make, until let_go; nobody else may
+ * hold it. Norms, activations, gated units and upsampling may put it into memory that let_go gives
+ * back: after that no forward pass reads it, and the backward pass computes it once more, to the
+ * same bits, where a weight's gradient asks for it. Or, where the device rounds activations, norms,
+ * linear layers, gated units and attention keep it in bf16, to which products would round it. Where
+ * nothing is recorded, while probes look on and where neither pays both functions do nothing.
+ * let_go takes any tensor, and NULL. */
+void qkv__for_products(qkv_tape *t, bool now);
 void qkv__let_go(qkv_tape *t, qkv_tensor *x);
 
 /* Rows of the gradient of a table (rows, channels): row i of dy, times scale, is to be added to row

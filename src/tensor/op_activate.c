@@ -54,6 +54,9 @@ typedef struct {
     size_t ldg, ldu; /* from one row to the next */
 } gated_params;
 
+/* Parameters of the kernels that hold bf16: all or none (qkv_exec). */
+enum { GATED_ALL = 7, GATED_BWD_ALL = 31 };
+
 static void gated_backward(qkv_tape *t, const qkv__node *n)
 {
     const gated_params *p = n->params;
@@ -63,20 +66,22 @@ static void gated_backward(qkv_tape *t, const qkv__node *n)
     bool acc_gate = false, acc_up = false;
     qkv_real *dgate = qkv__grad(t, gate, &acc_gate), *dup = qkv__grad(t, up, &acc_up);
     qkv_k_act act = (qkv_k_act)p->act;
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(n->out[0]) ? GATED_BWD_ALL : 0);
     if (dgate && gate->root == up->root && !(gate->part >= 0 && up->part >= 0)) {
         /* They may overlap, and the kernel's outputs must not. */
-        t->k->gated_bwd(&t->exec, dgate, p->ldg, acc_gate, NULL, 0, false, g, p->ldg, u, p->ldu,
+        t->k->gated_bwd(&e, dgate, p->ldg, acc_gate, NULL, 0, false, g, p->ldg, u, p->ldu,
                         dy, act, N, C);
         dgate = NULL;
     }
     if (dgate || dup)
-        t->k->gated_bwd(&t->exec, dgate, p->ldg, acc_gate, dup, p->ldu, acc_up, g, p->ldg, u,
+        t->k->gated_bwd(&e, dgate, p->ldg, acc_gate, dup, p->ldu, acc_up, g, p->ldg, u,
                         p->ldu, dy, act, N, C);
 }
 
 static void gated_forward(qkv_tape *t, const gated_params *p, qkv_tensor *y, qkv_tensor *const *in)
 {
-    t->k->gated(&t->exec, qkv__real(y), qkv__real(in[0]), p->ldg, qkv__real(in[1]), p->ldu,
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(y) ? GATED_ALL : 0);
+    t->k->gated(&e, qkv__real(y), qkv__real(in[0]), p->ldg, qkv__real(in[1]), p->ldu,
                 (qkv_k_act)p->act, qkv__rows(y), qkv__channels(y));
 }
 
@@ -90,7 +95,13 @@ static const qkv_op gated_op = {.name = "gated", .backward = gated_backward, .ag
 qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act)
 {
     qkv_tensor *in[] = {gate, up};
-    if (!qkv__ready_reals(t, "gated", 2, in) || !qkv__known_act(t, "gated", act))
+    bool rounded = t->rounding && qkv__is_rounded(gate) && qkv__is_rounded(up);
+    if (!rounded) {
+        gate = in[0] = qkv__widened(t, gate);
+        up = in[1] = qkv__widened(t, up);
+    }
+    if (!(rounded ? qkv__ready(t, "gated", 2, in) : qkv__ready_reals(t, "gated", 2, in)) ||
+        !qkv__known_act(t, "gated", act))
         return NULL;
     if (!qkv__same_shape(gate, up))
         return qkv__op_fail(t, "gated", "gate is %s, up %s", qkv__shape_text(t, gate),
@@ -98,7 +109,8 @@ qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activat
     gated_params p = {.act = act};
     if (!(in[0] = qkv__even_rows(t, gate, &p.ldg)) || !(in[1] = qkv__even_rows(t, up, &p.ldu)))
         return NULL;
-    qkv_tensor *y = qkv__new_remade(t, gate->ndim, gate->shape, 2, in);
+    qkv_tensor *y = rounded ? qkv__new(t, gate->dtype, gate->ndim, gate->shape)
+                            : qkv__new_remade(t, gate->ndim, gate->shape, 2, in);
     if (!y)
         return NULL;
     gated_forward(t, &p, y, in);

@@ -132,6 +132,15 @@ static bool same_spacing(qkv_tape *t, qkv_tensor **in)
     return true;
 }
 
+/* All three are rounded, or none is. False on failure. */
+static bool of_one_dtype(qkv_tape *t, qkv_tensor **in)
+{
+    bool all = qkv__is_rounded(in[0]) && qkv__is_rounded(in[1]) && qkv__is_rounded(in[2]);
+    for (int i = 0; i < 3 && !all; i++)
+        in[i] = qkv__widened(t, in[i]);
+    return all || qkv__ready_reals(t, "attention", 3, in);
+}
+
 static bool op_attention_offsets_fit(const int32_t *offsets, size_t n, size_t rows)
 {
     bool fit = offsets[0] >= 0;
@@ -231,6 +240,10 @@ static bool set_relative(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor 
 
 /* ---- the op ------------------------------------------------------------------------------- */
 
+/* Parameters of the kernels that hold bf16, all or none (qkv_exec): out, q, k, v; dq, dk, dv, dout,
+ * out, q, k, v. */
+enum { FORWARD_ALL = 0x1d, BACKWARD_ALL = 0x3b7 };
+
 static void attention_backward(qkv_tape *t, const qkv__node *n)
 {
     const attention_params *p = n->params;
@@ -252,7 +265,8 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
         return;
     if (p->name)
         answer_all(t, &(op_attention_source){.p = p, .dout = dout, .v = qkv__real(v)}, p->name);
-    t->k->attention_bwd(&t->exec, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(out) ? BACKWARD_ALL : 0);
+    t->k->attention_bwd(&e, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
                         qkv__real(k), qkv__real(v), &p->args, &bwd);
 }
 
@@ -341,7 +355,8 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     if (o.mask && !(o.bias = op_attention_masked(t, &o)))
         return NULL;
     qkv_tensor *added = o.relative ? o.relative : o.bias, *in[] = {q, k, v, added};
-    if (!qkv__ready_reals(t, "attention", added ? 4 : 3, in))
+    if (!qkv__ready(t, "attention", 3, in) ||
+        (added && !qkv__ready_reals(t, "attention", 1, &added)))
         return NULL;
     if (!(o.dropout >= 0 && o.dropout < 1))
         return qkv__op_fail(t, "attention", "the dropout probability %g is not in [0, 1)",
@@ -350,7 +365,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (!same_spacing(t, in) || (added && !(in[3] = qkv_contiguous(t, added))))
+    if (!same_spacing(t, in) || !of_one_dtype(t, in) || (added && !(in[3] = qkv_contiguous(t, added))))
         return NULL;
     if (o.k_begins && (!o.q_offsets || qkv__recording(t, added ? 4 : 3, in)))
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "
@@ -359,13 +374,14 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     if (!op_attention_describe(t, &p, in, &o))
         return NULL;
     size_t shape[] = {in[0]->shape[0], in[0]->shape[1], p.args.H, p.args.Dv};
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
+    qkv_tensor *y = qkv__new(t, in[0]->dtype, 4, shape);
     p.lse = qkv__step_memory(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
     if (!y || !p.lse)
         return NULL;
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(y) ? FORWARD_ALL : 0);
     if (p.args.B)
-        t->k->attention(&t->exec, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
-                    qkv__real(in[2]), &p.args);
+        t->k->attention(&e, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
+                        qkv__real(in[2]), &p.args);
     if (t->probes)
         op_attention_probes(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);
     if (!qkv__record(t, &attention_op, 4, in, 1, &y, &p, sizeof p))

@@ -3,7 +3,8 @@
  * The logits of a language model are its largest tensor, and nobody needs all of them at once.
  * Each block's logits become their own gradient in place, and go into the gradients of x, W and
  * b right in the forward pass, as if the loss were the end of everything; the backward pass only
- * multiplies by the gradient that arrives (one, nearly always). So the logits are computed once. */
+ * multiplies by the gradient that arrives (one, nearly always). So the logits are computed once.
+ * Where the device rounds activations, logits that have gradients are in bf16. */
 #include <math.h>
 #include <string.h>
 
@@ -16,6 +17,24 @@ typedef struct {
     qkv_real *dx, *dw, *db; /* gradients for an upstream gradient of one; NULL: not wanted */
     size_t nx, nw, nb;
 } classifier_params;
+
+/* Logits of some rows in memory: (rows, V), rows ld apart; rounded: in bf16, rows aligned. */
+typedef struct {
+    size_t V, ld;
+    bool rounded;
+} logits_layout;
+
+static logits_layout layout_of(size_t V, bool rounded)
+{
+    enum { ALIGNED = 8 }; /* numbers: 16 bytes */
+    return (logits_layout){V, rounded ? (V + ALIGNED - 1) / ALIGNED * ALIGNED : V, rounded};
+}
+
+/* Numbers of scratch memory for so many rows. */
+static size_t logits_room(const logits_layout *l, size_t rows)
+{
+    return l->rounded ? rows * l->ld / 2 + 1 : rows * l->ld;
+}
 
 static void classifier_backward(qkv_tape *t, const qkv__node *n)
 {
@@ -39,35 +58,37 @@ static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x,
 
 /* Some rows of x, from `from` on: their logits. The weight may be in fewer bits; exact: x is not
  * rounded then. */
-static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t rows, size_t V,
-                        bool exact, qkv_real *logits)
+static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t rows,
+                        const logits_layout *l, bool exact, qkv_real *logits)
 {
+    const qkv_exec e = qkv__exec_bf16(t, l->rounded);
     size_t C = qkv__channels(in[0]);
     const qkv_real *x = qkv__real(in[0]) + from * C, *bias = in[2] ? qkv__real(in[2]) : NULL;
     const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
     if (small)
         (exact ? qkv__small_exact : qkv__small_product)(t, logits, x, small, bias, rows);
     else
-        t->k->gemm(&t->exec, logits, x, qkv__real(in[1]),
-                   &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V, bias});
+        t->k->gemm(&e, logits, x, qkv__real(in[1]),
+                   &(qkv_k_gemm_args){false, true, false, rows, l->V, C, C, C, l->ld, bias});
 }
 
 /* What their gradients d add to those that p wants; first: nothing was added yet. */
 static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
-                      size_t rows, size_t V, const qkv_real *d, bool first)
+                      size_t rows, const logits_layout *l, const qkv_real *d, bool first)
 {
-    size_t C = qkv__channels(in[0]);
+    const qkv_exec e = qkv__exec_bf16(t, 2u * l->rounded); /* d: the second parameter of each */
+    size_t C = qkv__channels(in[0]), V = l->V;
     const qkv_k_small *small = qkv__small_of(t, "classifier_loss", in[1]);
     if (p->dx && small)
         qkv__small_input_gradient(t, p->dx + from * C, false, d, small, rows);
     else if (p->dx)
-        t->k->gemm(&t->exec, p->dx + from * C, d, qkv__real(in[1]),
-                   &(qkv_k_gemm_args){false, false, false, rows, C, V, V, C, C, NULL});
+        t->k->gemm(&e, p->dx + from * C, d, qkv__real(in[1]),
+                   &(qkv_k_gemm_args){false, false, false, rows, C, V, l->ld, C, C, NULL});
     if (p->dw)
-        t->k->gemm(&t->exec, p->dw, d, qkv__real(in[0]) + from * C,
-                   &(qkv_k_gemm_args){true, false, !first, V, C, rows, V, C, C, NULL});
+        t->k->gemm(&e, p->dw, d, qkv__real(in[0]) + from * C,
+                   &(qkv_k_gemm_args){true, false, !first, V, C, rows, l->ld, C, C, NULL});
     if (p->db)
-        t->k->sum_rows(&t->exec, p->db, d, V, !first, rows, V);
+        t->k->sum_rows(&e, p->db, d, l->ld, !first, rows, V);
 }
 
 /* Of all rows or pairs of them. */
@@ -75,22 +96,25 @@ typedef struct {
     qkv_real *loss, *nll, *kl; /* nll, kl: NULL unless terms are asked for */
 } classifier_rows;
 
+enum { LOGITS_AND_GRADIENTS = 0xc }; /* of xent's parameters: their bits (qkv_exec) */
+
 /* One block of rows, and of their second readings when there are some: logits, losses, and the
  * gradients that p wants. */
 static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p,
-                                size_t from, qkv_real *logits, const classifier_rows *all,
-                                const qkv_k_xent_args *args, const qkv_cross_entropy_options *o,
-                                size_t second)
+                                size_t from, const logits_layout *l, qkv_real *logits,
+                                const classifier_rows *all, const qkv_k_xent_args *args,
+                                const qkv_cross_entropy_options *o, size_t second)
 {
-    size_t rows = args->N, V = args->V;
-    qkv_real *other = second ? logits + rows * V : NULL;
+    const qkv_exec e = qkv__exec_bf16(t, l->rounded ? LOGITS_AND_GRADIENTS : 0);
+    size_t rows = args->N;
+    qkv_real *other = second ? logits + logits_room(l, rows) : NULL;
     bool gradients = p->dx || p->dw || p->db;
     const int32_t *targets = qkv__ids(in[3]) + from;
     qkv_real *loss = all->loss + from, *kl = all->kl ? all->kl + from : NULL;
     qkv_real *nll = all->nll ? all->nll + from : NULL;
-    make_logits(t, in, from, rows, V, gradients, logits);
+    make_logits(t, in, from, rows, l, gradients, logits);
     if (second) {
-        make_logits(t, in, second + from, rows, V, gradients, other);
+        make_logits(t, in, second + from, rows, l, gradients, other);
         t->k->xent_pair(&t->exec, loss, nll, kl, gradients ? logits : NULL,
                         gradients ? other : NULL, logits, other, targets, args);
     } else {
@@ -100,20 +124,20 @@ static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classi
         int32_t *argmax = qkv__target(t, row_argmax, rows * sizeof *argmax);
         if (t->status)
             return;
-        t->k->xent(&t->exec, loss, nll, argmax, gradients ? logits : NULL, logits, targets, args);
+        t->k->xent(&e, loss, nll, argmax, gradients ? logits : NULL, logits, targets, args);
         if (row_loss)
             qkv__deliver(t, row_loss, nll, rows * sizeof *nll);
         qkv__deliver(t, row_argmax, argmax, rows * sizeof *argmax);
     }
-    pass_back(t, in, p, from, rows, V, logits, !from);
+    pass_back(t, in, p, from, rows, l, logits, !from);
     if (second)
-        pass_back(t, in, p, second + from, rows, V, other, false);
+        pass_back(t, in, p, second + from, rows, l, other, false);
 }
 
-static size_t block_rows(const qkv__device *device, size_t N, size_t V)
+static size_t block_rows(const qkv__device *device, size_t N, const logits_layout *l)
 {
     size_t bytes = device->block_bytes ? device->block_bytes : BLOCK_BYTES;
-    size_t rows = bytes / sizeof(float) / V / BLOCK_ROWS * BLOCK_ROWS;
+    size_t rows = bytes / (l->rounded ? 2 : sizeof(float)) / l->ld / BLOCK_ROWS * BLOCK_ROWS;
     if (rows < BLOCK_ROWS)
         rows = BLOCK_ROWS;
     return rows < N ? rows : N;
@@ -142,19 +166,22 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.dw = wanted_memory(t, recording, in[1], &p.nw);
     p.db = wanted_memory(t, recording, in[2], &p.nb);
     size_t readings = o.rdrop > 0 ? 2 : 1, count = N / readings;
-    size_t rows = block_rows(t->device, count, V);
+    const bool gradients = p.dx || p.dw || p.db, small = qkv__small_of(t, "classifier_loss", w);
+    const logits_layout l = layout_of(V, gradients && !small && readings == 1 && qkv__rounds(t));
+    size_t rows = block_rows(t->device, count, &l);
+    args.ld = l.ld;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     classifier_rows all = {.loss = qkv__scratch(t, count)};
     if (o.terms) {
         all.nll = qkv__scratch(t, count);
         all.kl = o.rdrop > 0 ? qkv__scratch(t, count) : NULL;
     }
-    qkv_real *logits = qkv__scratch(t, readings * rows * V);
+    qkv_real *logits = qkv__scratch(t, readings * logits_room(&l, rows));
     size_t from = 0;
     do { /* once even without rows: the gradients are zeros then */
         args.N = count - from < rows ? count - from : rows;
         if (!t->status)
-            op_classifier_block(t, in, &p, from, logits, &all, &args, &o,
+            op_classifier_block(t, in, &p, from, &l, logits, &all, &args, &o,
                                 count * (readings - 1));
         from += rows;
     } while (from < count);

@@ -42,7 +42,7 @@ static bool op_cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *
     double off = o->smoothing_kind == QKV_SMOOTH_TORCH ? o->smoothing / (double)V
                  : V > 1                               ? o->smoothing / others
                                                        : 0;
-    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V, o->rdrop};
+    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V, o->rdrop, 0};
     return true;
 }
 

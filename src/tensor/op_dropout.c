@@ -13,7 +13,8 @@ static void dropout_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (dx)
         t->k->dropout(&t->exec, dx, dy, NULL, acc, args, count);
-    qkv__grad_add(t, n->in[1], dy, 1.0, count);
+    if (n->in[1] && !qkv__grad_share(t, n->out[0], n->in[1]))
+        qkv__grad_add(t, n->in[1], dy, 1.0, count);
 }
 
 static const qkv_op dropout_op = {.name = "dropout", .backward = dropout_backward, .product = true};
@@ -47,6 +48,7 @@ static bool possible(qkv_tape *t, const char *op, double p)
 
 qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id)
 {
+    x = qkv__widened(t, x);
     if (!qkv__ready_reals(t, "dropout", 1, &x) || !possible(t, "dropout", p))
         return NULL;
     return t->train && p > 0 ? op_dropout_drop(t, &dropout_op, x, NULL, p, dropout_id) : x;

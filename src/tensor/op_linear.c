@@ -25,43 +25,58 @@ typedef struct {
 
 typedef qkv__product_sizes linear_sizes;
 
+/* Which of a layer's activations, and of their gradients, hold bf16. */
+typedef struct {
+    bool x, y;
+} linear_rounded;
+
+/* For a kernel with parameters y, x, ... or, the other way round, dx, dy, .... */
+static qkv_exec linear_exec(const qkv_tape *t, bool first, bool second, bool third)
+{
+    return qkv__exec_bf16(t, first | second << 1 | third << 2);
+}
+
 /* y (M, N) = x (M, K) w^T + b, for a backward pass. */
 static void output(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_tensor *w,
-                   const qkv_tensor *b, const linear_sizes *s)
+                   const qkv_tensor *b, const linear_sizes *s, linear_rounded rounded)
 {
+    const qkv_exec e = linear_exec(t, rounded.y, rounded.x, false);
     const qkv_real *bias = b ? qkv__real(b) : NULL;
     const qkv_k_small *small = qkv__small_of(t, "linear", w);
     if (small)
         qkv__small_exact(t, y, x, small, bias, s->M);
     else
-        t->k->gemm(&t->exec, y, x, qkv__real(w),
+        t->k->gemm(&e, y, x, qkv__real(w),
                    &(qkv_k_gemm_args){false, true, false, s->M, s->N, s->K, s->K, s->K, s->N,
                                       bias});
 }
 
 /* dw += dy^T x and db += sums of dy's columns, where they are wanted; x (M, K), dy (M, N). */
 static void weight_gradients(qkv_tape *t, qkv_tensor *w, qkv_tensor *b, const qkv_real *x,
-                             const qkv_real *dy, const linear_sizes *s)
+                             const qkv_real *dy, const linear_sizes *s, linear_rounded rounded)
 {
+    const qkv_exec e = linear_exec(t, false, rounded.y, rounded.x);
+    const qkv_exec of_bias = linear_exec(t, false, rounded.y, false);
     bool acc;
     qkv_real *dw = qkv__grad(t, w, &acc);
     if (dw)
-        t->k->gemm(&t->exec, dw, dy, x,
+        t->k->gemm(&e, dw, dy, x,
                    &(qkv_k_gemm_args){true, false, acc, s->N, s->K, s->M, s->N, s->K, s->K, NULL});
     qkv_real *db = b ? qkv__grad(t, b, &acc) : NULL;
     if (db)
-        t->k->sum_rows(&t->exec, db, dy, s->N, acc, s->M, s->N);
+        t->k->sum_rows(&of_bias, db, dy, s->N, acc, s->M, s->N);
 }
 
 /* dx (M, K) = [dx +] dy w. */
 static void input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_tensor *w,
-                           const qkv_real *dy, const linear_sizes *s)
+                           const qkv_real *dy, const linear_sizes *s, linear_rounded rounded)
 {
+    const qkv_exec e = linear_exec(t, rounded.x, rounded.y, false);
     const qkv_k_small *small = qkv__small_of(t, "linear", w);
     if (dx && small)
         qkv__small_input_gradient(t, dx, acc, dy, small, s->M);
     else if (dx)
-        t->k->gemm(&t->exec, dx, dy, qkv__real(w),
+        t->k->gemm(&e, dx, dy, qkv__real(w),
                    &(qkv_k_gemm_args){false, false, acc, s->M, s->K, s->N, s->N, s->K, s->K, NULL});
 }
 
@@ -70,10 +85,11 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
     const linear_params *p = n->params;
     qkv_tensor *x = n->in[0], *y = n->out[0];
     const linear_sizes s = {qkv__rows(x), qkv__channels(x), qkv__channels(y), x->shape[0]};
+    const linear_rounded rounded = {qkv__is_rounded(x), qkv__is_rounded(y)};
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     if (p->before) { /* the gradient before the activation, in place unless dy was asked for */
-        bool asked = y->required || y->kept == t->pass;
+        bool asked = y->required || y->kept == t->pass || y->shares;
         qkv_real *du = asked ? qkv__scratch(t, s.M * s.N) : (qkv_real *)(uintptr_t)dy;
         if (du)
             t->k->act_bwd(&t->exec, du, qkv__real(p->before), dy, (qkv_k_act)p->act, false,
@@ -82,8 +98,8 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
     }
     bool acc = false;
     qkv_real *dx = qkv__grad(t, x, &acc);
-    input_gradient(t, dx, acc, n->in[WEIGHT], dy, &s);
-    weight_gradients(t, n->in[WEIGHT], n->in[BIAS], qkv__real(x), dy, &s);
+    input_gradient(t, dx, acc, n->in[WEIGHT], dy, &s, rounded);
+    weight_gradients(t, n->in[WEIGHT], n->in[BIAS], qkv__real(x), dy, &s, rounded);
     qkv__terms_backward(t, &p->terms, n->in + LINEAR_INPUTS, dx, qkv__real(x), dy, &s);
     qkv__arena_release(t->exec.scratch, mark);
 }
@@ -130,12 +146,16 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     for (int i = 0; i < x->ndim; i++)
         shape[i] = x->shape[i];
     shape[x->ndim - 1] = N;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, x->ndim, shape);
-    if (!y)
-        return NULL;
     const linear_sizes sizes = {M, K, N, x->shape[0]};
     linear_params params = {.act = act};
     int inputs = LINEAR_INPUTS + (int)qkv__terms_use(t, w, in + LINEAR_INPUTS);
+    bool plain = inputs == LINEAR_INPUTS && !small;
+    if (!plain && !(x = in[0] = qkv__widened(t, x)))
+        return NULL;
+    qkv_dtype dtype = plain && act == QKV_ACT_NONE ? qkv__dtype_of_output(t, inputs, in) : QKV_REAL;
+    qkv_tensor *y = qkv__new(t, dtype, x->ndim, shape);
+    if (!y)
+        return NULL;
     bool recording = qkv__recording(t, inputs, in);
     qkv_real *out = qkv__real(y);
     if (act != QKV_ACT_NONE && recording) {
@@ -146,7 +166,8 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     }
     const qkv_real *bias = b ? qkv__real(in[BIAS]) : NULL;
     if (recording)
-        output(t, out, qkv__real(x), w, in[BIAS], &sizes);
+        output(t, out, qkv__real(x), w, in[BIAS], &sizes,
+               (linear_rounded){qkv__is_rounded(x), qkv__is_rounded(y)});
     else if (small)
         qkv__small_product(t, out, qkv__real(x), small, bias, M);
     else
@@ -180,19 +201,22 @@ static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
     linear_sizes up, down;
     feed_forward_sizes(n->in, &up, &down);
     size_t count = up.M * up.N;
+    const bool inner = qkv__is_rounded(p->before);
+    const linear_rounded of_up = {qkv__is_rounded(n->in[X]), inner}, of_down = {inner, false};
+    const qkv_exec e = linear_exec(t, inner, inner, inner);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *h = qkv__scratch(t, count), *dh = p->down.count ? qkv__scratch(t, count) : h;
     if (h && dh) {
         bool acc = false;
         if (qkv__wants(t, n->in[DOWN]) || p->down.count)
-            t->k->act(&t->exec, h, before, (qkv_k_act)p->act, count);
-        weight_gradients(t, n->in[DOWN], n->in[DOWN_BIAS], h, dy, &down);
-        input_gradient(t, dh, false, n->in[DOWN], dy, &down);
+            t->k->act(&e, h, before, (qkv_k_act)p->act, count);
+        weight_gradients(t, n->in[DOWN], n->in[DOWN_BIAS], h, dy, &down, of_down);
+        input_gradient(t, dh, false, n->in[DOWN], dy, &down, of_down);
         qkv__terms_backward(t, &p->down, down_terms, dh, h, dy, &down);
-        t->k->act_bwd(&t->exec, dh, before, dh, (qkv_k_act)p->act, false, count);
+        t->k->act_bwd(&e, dh, before, dh, (qkv_k_act)p->act, false, count);
         qkv_real *dx = qkv__grad(t, n->in[X], &acc);
-        input_gradient(t, dx, acc, n->in[UP], dh, &up);
-        weight_gradients(t, n->in[UP], n->in[UP_BIAS], qkv__real(n->in[X]), dh, &up);
+        input_gradient(t, dx, acc, n->in[UP], dh, &up, of_up);
+        weight_gradients(t, n->in[UP], n->in[UP_BIAS], qkv__real(n->in[X]), dh, &up, of_up);
         qkv__terms_backward(t, &p->terms, up_terms, dx, qkv__real(n->in[X]), dh, &up);
     }
     qkv__arena_release(t->exec.scratch, mark);
@@ -218,6 +242,7 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
     qkv_tensor **up_terms = in + FEED_FORWARD_INPUTS;
     qkv_tensor **down_terms = up_terms + qkv__terms_use(t, up->weight, up_terms);
     int inputs = (int)(down_terms + qkv__terms_use(t, down->weight, down_terms) - in);
+    bool terms = inputs > FEED_FORWARD_INPUTS;
     if (act == QKV_ACT_NONE || !x || x->ndim < 1 || !qkv__recording(t, inputs, in) ||
         !feed_forward_layer(up, qkv__channels(x)) ||
         !feed_forward_layer(down, up->weight->shape[0]))
@@ -234,17 +259,24 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
     memcpy(shape, in[X]->shape, sizeof shape);
     shape[in[X]->ndim - 1] = wide.N;
     in[DOWN_BIAS] = second[2];
-    linear_params p = {.act = act, .before = qkv__new(t, QKV_REAL, in[X]->ndim, shape)};
+    bool inner = qkv__rounds(t) && !terms && !qkv__small_of(t, "feed_forward", up->weight) &&
+                 !qkv__small_of(t, "feed_forward", down->weight);
+    if (terms && !(in[X] = qkv__widened(t, in[X])))
+        return NULL;
+    linear_params p = {.act = act};
+    p.before = qkv__new(t, inner ? (qkv_dtype)QKV__ROUNDED : QKV_REAL, in[X]->ndim, shape);
     shape[in[X]->ndim - 1] = narrow.N;
     qkv_tensor *y = p.before ? qkv__new(t, QKV_REAL, in[X]->ndim, shape) : NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *h = y ? qkv__scratch(t, wide.M * wide.N) : NULL;
     if (h) {
-        output(t, qkv__real(p.before), qkv__real(in[X]), in[UP], in[UP_BIAS], &wide);
+        const qkv_exec e = linear_exec(t, inner, inner, false);
+        output(t, qkv__real(p.before), qkv__real(in[X]), in[UP], in[UP_BIAS], &wide,
+               (linear_rounded){qkv__is_rounded(in[X]), inner});
         qkv__terms_add(t, &p.terms, in[UP], up_terms, qkv__real(p.before), qkv__real(in[X]), &wide,
                        true);
-        t->k->act(&t->exec, h, qkv__real(p.before), (qkv_k_act)act, wide.M * wide.N);
-        output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow);
+        t->k->act(&e, h, qkv__real(p.before), (qkv_k_act)act, wide.M * wide.N);
+        output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow, (linear_rounded){inner, false});
         qkv__terms_add(t, &p.down, in[DOWN], down_terms, qkv__real(y), h, &narrow, true);
     }
     qkv__arena_release(t->exec.scratch, mark);

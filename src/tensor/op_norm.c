@@ -29,11 +29,13 @@ static void norm_gradients(qkv_tape *t, const qkv__node *n, qkv_real *d, bool ac
             t->k->axpy(&t->exec, d, dsum, 1.0, acc, count);
         return;
     }
+    enum { DY = 1 << 7 };
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(n->out[0]) ? DY : 0);
     qkv_tensor *weight = n->in[2], *bias = n->in[3];
     bool acc_weight = false, acc_bias = false;
     qkv_real *dweight = qkv__grad(t, weight, &acc_weight), *dbias = qkv__grad(t, bias, &acc_bias);
     if (d || dweight || dbias)
-        t->k->norm_bwd(&t->exec, d, acc, dweight, acc_weight, dbias, acc_bias,
+        t->k->norm_bwd(&e, d, acc, dweight, acc_weight, dbias, acc_bias,
                        normalized(n), p->mean, p->rstd,
                        weight ? qkv__real(weight) : NULL, dy, dsum, &p->args);
 }
@@ -45,8 +47,8 @@ static void norm_backward(qkv_tape *t, const qkv__node *n)
     norm_gradients(t, n, dx, acc, qkv__grad_out(t, n, 0), NULL);
 }
 
-/* Both terms get d(loss)/ds: it is computed into the first that can be stored to, or into
- * scratch, and added to the other. */
+/* Both terms get d(loss)/ds: in the same memory where neither has anything of a gradient yet; else
+ * it is computed into the first, or into scratch, and added to the other. */
 static void residual_norm_backward(qkv_tape *t, const qkv__node *n)
 {
     const norm_params *p = n->params;
@@ -73,7 +75,8 @@ static void residual_norm_backward(qkv_tape *t, const qkv__node *n)
         norm_gradients(t, n, d, false, dy, dsum);
         if (d != to)
             t->k->axpy(&t->exec, to, d, 1.0, true, count);
-        qkv__grad_add(t, other, d, 1.0, count);
+        if (d != to || !qkv__grad_share(t, first, other))
+            qkv__grad_add(t, other, d, 1.0, count);
     }
     qkv__arena_release(t->exec.scratch, mark);
 }
@@ -113,7 +116,14 @@ static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
 
 static qkv_tensor *new_normalized(qkv_tape *t, qkv_tensor *const *in)
 {
-    return qkv__new_remade(t, in[0]->ndim, in[0]->shape, 4, in);
+    const qkv_dtype dtype = qkv__dtype_of_output(t, 4, in);
+    return dtype == QKV_REAL ? qkv__new_remade(t, in[0]->ndim, in[0]->shape, 4, in)
+                             : qkv__new(t, dtype, in[0]->ndim, in[0]->shape);
+}
+
+static qkv_exec norm_exec(const qkv_tape *t, const qkv_tensor *y)
+{
+    return qkv__exec_bf16(t, qkv__is_rounded(y) ? 1 : 0);
 }
 
 /* The statistics' memory, when the backward pass will want it. */
@@ -142,7 +152,8 @@ qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor 
     qkv_tensor *y = new_normalized(t, in);
     if (!y || !norm_plan(t, &p, kind, in, eps))
         return NULL;
-    t->k->norm(&t->exec, qkv__real(y), NULL, p.mean, p.rstd, qkv__real(in[0]), NULL,
+    const qkv_exec e = norm_exec(t, y);
+    t->k->norm(&e, qkv__real(y), NULL, p.mean, p.rstd, qkv__real(in[0]), NULL,
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
     return qkv__record(t, &norm_op, 4, in, 1, &y, &p, sizeof p);
 }
@@ -170,7 +181,8 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
         return NULL;
     qkv_real *s = keep ? qkv__real(out[1]) : NULL;
     p.sum = s;
-    t->k->norm(&t->exec, qkv__real(out[0]), s, p.mean, p.rstd, qkv__real(in[0]), qkv__real(in[1]),
+    const qkv_exec e = norm_exec(t, out[0]);
+    t->k->norm(&e, qkv__real(out[0]), s, p.mean, p.rstd, qkv__real(in[0]), qkv__real(in[1]),
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
     qkv_tensor *y = qkv__record(t, &residual_norm_op, 4, in, sum ? 2 : 1, out, &p, sizeof p);
     if (y && sum)

@@ -36,6 +36,8 @@ struct qkv_param {
     qkv__low_rank *terms; /* NULL: none */
     size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
     uint64_t version, grad_version; /* count changes of data and of grad */
+    double squares;      /* of grad's numbers, the sum */
+    uint64_t squares_of; /* 1 + the grad_version of which that is; 0: none */
     qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */
     qkv_real *packed; /* a copy in the order of qkv_k_pack_fn; made on first use */
     uint64_t packed_version;

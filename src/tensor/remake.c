@@ -6,9 +6,21 @@
  * the op that made it. */
 #include "tensor/tape.h"
 
-void qkv__remade(qkv_tape *t, bool remade)
+void qkv__for_products(qkv_tape *t, bool now)
 {
-    t->remaking = remade && t->record && !t->probes && !t->device->keeps;
+    t->remaking = now && t->record && !t->probes && !t->device->keeps;
+    t->rounding = now && qkv__rounds(t);
+}
+
+bool qkv__rounds(const qkv_tape *t)
+{
+    return t->record && !t->probes && t->device->rounds &&
+           qkv__context_products(t->ctx) == QKV__PRODUCTS_BF16;
+}
+
+qkv_dtype qkv__dtype_of_output(const qkv_tape *t, int n, qkv_tensor *const *in)
+{
+    return t->rounding && qkv__recording(t, n, in) ? (qkv_dtype)QKV__ROUNDED : QKV_REAL;
 }
 
 static void *remade_memory(qkv_tape *t, size_t bytes)

@@ -46,8 +46,10 @@ struct qkv__node {
     int table; /* the input that qkv__record_table named; 0: none */
 };
 
-/* The dtype of a parameter in fewer bits; what takes one asks qkv__small_of. */
-enum { QKV__SMALL = 100 };
+/* Dtypes of the library's own. SMALL: of a parameter in fewer bits; what takes one asks
+ * qkv__small_of. ROUNDED: bf16, of activations that products and attention alone read, and of their
+ * gradients (qkv__for_products); other ops get them through qkv__widened. */
+enum { QKV__SMALL = 100, QKV__ROUNDED };
 
 /* Which region of its root a view is: all of it, one part of the root's split, or other. */
 enum { QKV__WHOLE = -1, QKV__OTHER = -2 };
@@ -78,7 +80,7 @@ struct qkv_tensor {
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
     bool spent;       /* see qkv__spend */
-    bool remade, gone; /* see qkv__remade: in such memory; let go */
+    bool remade, gone; /* see qkv__for_products: in such memory; let go */
     const qkv__node *maker; /* of a tensor that is remade: the node that can do it */
     bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
     qkv_param *param; /* the leaf of this parameter, or NULL */
@@ -94,6 +96,7 @@ struct qkv_tensor {
     qkv__grad_state state;
     uint64_t written; /* parts, one bit each */
     qkv_real *grad;
+    qkv_tensor *shares; /* the other root whose gradient this memory is too; NULL: none */
 };
 
 enum { QKV__NAME_BYTES = 256, QKV__NAME_DEPTH = 32, QKV__POOL_CLASSES = 128 };
@@ -134,9 +137,9 @@ struct qkv_tape {
     qkv__arena *host;  /* the host's: what the tape knows of them */
     /* Both are of `kept`, until the reset, or in a region of `brief`, until the region ends. */
     qkv__memory kept, brief;
-    qkv__arena *remade; /* the device's: tensors between qkv__remade and qkv__let_go */
+    qkv__arena *remade; /* the device's: tensors between qkv__for_products and qkv__let_go */
     size_t remade_count; /* of them that are there */
-    bool remaking;
+    bool remaking, rounding; /* see qkv__for_products */
     uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
     uint64_t regions;
     const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */
@@ -204,10 +207,29 @@ void qkv__small_exact(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_s
                       const qkv_real *bias, size_t m);
 void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_real *dy,
                                const qkv_k_small *w, size_t m);
-/* As qkv__ready_contiguous, of x, a weight in any number of bits, and a bias that may be NULL. */
+/* As qkv__ready_contiguous, of x, which may be rounded, a weight in any number of bits, and a bias
+ * that may be NULL. */
 bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3]);
 /* The output of an elementwise op on *x, which qkv__ready_contiguous readies; NULL on failure. */
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x);
+
+/* Are values that products alone read kept in bf16 on this tape? */
+bool qkv__rounds(const qkv_tape *t);
+/* The dtype of what an op with n inputs makes, for products alone if the tape is told so. */
+qkv_dtype qkv__dtype_of_output(const qkv_tape *t, int n, qkv_tensor *const *in);
+static inline bool qkv__is_rounded(const qkv_tensor *x)
+{
+    return x && x->dtype == (qkv_dtype)QKV__ROUNDED;
+}
+/* x, or a recorded copy in f32 of what is rounded. */
+qkv_tensor *qkv__widened(qkv_tape *t, qkv_tensor *x);
+/* For a kernel whose parameters with these bits hold bf16 (qkv_exec). */
+static inline qkv_exec qkv__exec_bf16(const qkv_tape *t, unsigned bits)
+{
+    qkv_exec e = t->exec;
+    e.bf16 = bits;
+    return e;
+}
 
 /* Fails the tape when no activation has that number. */
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
@@ -239,7 +261,7 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of 
 /* The same, in x's own memory if x is spent: for ops that read each number of x before, or when,
  * they write it, and not in their backward pass. */
 qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x);
-/* The output, of reals, of an op with n inputs, in memory as qkv__remade says. */
+/* The output, of reals, of an op with n inputs, in memory as qkv__for_products says. */
 qkv_tensor *qkv__new_remade(qkv_tape *t, int ndim, const size_t *shape, int n,
                             qkv_tensor *const *in);
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
@@ -283,14 +305,19 @@ void qkv__record_table(qkv_tape *t, const qkv_tensor *y, int i);
 
 bool qkv__wants(const qkv_tape *t, const qkv_tensor *x); /* false for NULL */
 
-/* Where d(loss)/dx goes: the first element, laid out with x's own strides. *acc: add to what
- * is there. NULL when nobody wants it, or on failure (the tape then says so). */
+/* Where d(loss)/dx goes: the first element, laid out with x's own strides, in its dtype. *acc: add
+ * to what is there. NULL when nobody wants it, or on failure (the tape then says so). */
 qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc);
 
 /* Adds (or stores) dense `g`, of the shape that broadcasting made out of x's, to x's gradient:
  * the one place where broadcast gradients are reduced. */
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
                          const size_t *gshape);
+
+/* Gives other, too, the gradient that x has got in this pass, in the same memory until one of them
+ * changes. False where one is not a whole root of f32 without a gradient before that, or was asked
+ * for: nothing was done then. */
+bool qkv__grad_share(qkv_tape *t, qkv_tensor *x, qkv_tensor *other);
 
 /* Adds (or stores) factor times g, dense, of x's n numbers, to x's gradient. g NULL: nothing. */
 void qkv__grad_add(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor, size_t n);
@@ -302,7 +329,7 @@ void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value
  * apart (qkv__tape_on_grad_rows). Else they are to be added to qkv__grad. */
 bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows *rows);
 
-/* The gradient of output i, dense; NULL when none arrived. */
+/* The gradient of output i, dense, in its dtype; NULL when none arrived. */
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
 /* That of output 0, which is one number. */
 double qkv__grad_one(qkv_tape *t, const qkv__node *n);

@@ -6,11 +6,16 @@
 
 size_t qkv__dtype_size(qkv_dtype dtype)
 {
-    return dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t);
+    return dtype == (qkv_dtype)QKV__ROUNDED ? sizeof(uint16_t)
+           : dtype == QKV_REAL              ? sizeof(qkv_real)
+                                            : sizeof(int32_t);
 }
 
 int qkv_ndim(const qkv_tensor *x) { return x->ndim; }
-qkv_dtype qkv_tensor_dtype(const qkv_tensor *x) { return x->dtype; }
+qkv_dtype qkv_tensor_dtype(const qkv_tensor *x)
+{
+    return qkv__is_rounded(x) ? QKV_REAL : x->dtype;
+}
 
 size_t qkv_dim(const qkv_tensor *x, int axis)
 {
@@ -139,11 +144,11 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
 
 qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x)
 {
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(x) ? 2 : 0);
     qkv__arrive(t, x->root);
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__new(t, QKV_REAL, x->ndim, x->shape);
     if (y)
-        t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
-                   false);
+        t->k->copy(&e, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim, false);
     return y;
 }
 

@@ -44,10 +44,44 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
     p->version++;
 }
 
-double qkv__param_grad_squares(const qkv_param *p)
+static bool squares_are_known(const qkv_param *p)
 {
-    qkv_exec e = qkv__params_exec(p->owner);
-    return p->has_grad ? qkv__params_kernels(p->owner)->sum_squares(&e, p->grad, p->count) : 0.0;
+    return !p->has_grad || p->squares_of == p->grad_version + 1;
+}
+
+/* Sums the squares of all gradients of ps whose sums are not known. */
+static void sum_grad_squares(qkv_params *ps)
+{
+    enum { AT_ONCE = 256 };
+    const qkv_real *grad[AT_ONCE];
+    qkv_param *of[AT_ONCE];
+    size_t size[AT_ONCE], count = qkv_params_count(ps), n = 0;
+    double sums[AT_ONCE];
+    qkv_exec e = qkv__params_exec(ps);
+    for (size_t i = 0; i <= count; i++) {
+        qkv_param *p = i < count ? qkv_params_at(ps, i) : NULL;
+        if (p && !squares_are_known(p)) {
+            of[n] = p;
+            grad[n] = p->grad;
+            size[n++] = p->count;
+        }
+        if (n < AT_ONCE && p)
+            continue;
+        if (n)
+            qkv__params_kernels(ps)->many_squares(&e, sums, grad, size, n);
+        for (size_t k = 0; k < n; k++) {
+            of[k]->squares = sums[k];
+            of[k]->squares_of = of[k]->grad_version + 1;
+        }
+        n = 0;
+    }
+}
+
+double qkv__param_grad_squares(qkv_param *p)
+{
+    if (!squares_are_known(p))
+        sum_grad_squares(p->owner);
+    return p->has_grad ? p->squares : 0.0;
 }
 
 bool qkv__param_lacked_scratch(const qkv_param *p)

@@ -59,7 +59,7 @@ void qkv__param_add(qkv_param *p, size_t from, const qkv_real *x, double keep, d
 
 /* Sum of squares of the gradient, in an order that depends on its size and the team's alone;
  * 0 without one. */
-double qkv__param_grad_squares(const qkv_param *p);
+double qkv__param_grad_squares(qkv_param *p);
 
 /* Did the kernels that worked on this parameter since the last call lack scratch memory? Then
  * their numbers mean nothing. */

@@ -18,10 +18,11 @@ static void copy_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (!dx)
         return;
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(x) ? 1 : 0);
     size_t stride[QKV_MAX_DIMS];
     for (int i = 0; i < y->ndim; i++)
         stride[i] = x->stride[axes[i]];
-    t->k->copy(&t->exec, dx, stride, dy, y->stride, y->shape, y->ndim, acc);
+    t->k->copy(&e, dx, stride, dy, y->stride, y->shape, y->ndim, acc);
 }
 
 static const qkv_op copy_op = {.name = "copy", .backward = copy_backward};
@@ -54,7 +55,7 @@ static void copy_ids(qkv_tape *t, qkv_tensor *contiguous, const qkv_tensor *stri
     contiguous->host = t->device->host ? NULL : y;
 }
 
-/* A dense tensor whose axis i is x's axes[i]. */
+/* A dense tensor whose axis i is x's axes[i]; in f32 if x is rounded. */
 static qkv_tensor *copy_permuted(qkv_tape *t, qkv_tensor *x, const size_t *axes)
 {
     size_t shape[QKV_MAX_DIMS], stride[QKV_MAX_DIMS];
@@ -62,15 +63,19 @@ static qkv_tensor *copy_permuted(qkv_tape *t, qkv_tensor *x, const size_t *axes)
         shape[i] = x->shape[axes[i]];
         stride[i] = x->stride[axes[i]];
     }
-    qkv_tensor *y = qkv__new(t, x->dtype, x->ndim, shape);
+    const bool rounded = qkv__is_rounded(x);
+    const qkv_exec e = qkv__exec_bf16(t, rounded ? 2 : 0);
+    qkv_tensor *y = qkv__new(t, rounded ? QKV_REAL : x->dtype, x->ndim, shape);
     if (!y)
         return NULL;
-    if (x->dtype == QKV_REAL)
-        t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), stride, shape, x->ndim, false);
+    if (y->dtype == QKV_REAL)
+        t->k->copy(&e, qkv__real(y), y->stride, qkv__real(x), stride, shape, x->ndim, false);
     else
         copy_ids(t, y, x, shape, stride);
     return qkv__record(t, &copy_op, 1, &x, 1, &y, axes, sizeof(size_t) * QKV_MAX_DIMS);
 }
+
+static const size_t in_order[QKV_MAX_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
 {
@@ -78,8 +83,12 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
         return NULL;
     if (qkv__is_contiguous(x))
         return x;
-    size_t axes[QKV_MAX_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
-    return copy_permuted(t, x, axes);
+    return copy_permuted(t, x, in_order);
+}
+
+qkv_tensor *qkv__widened(qkv_tape *t, qkv_tensor *x)
+{
+    return qkv__is_rounded(x) ? copy_permuted(t, x, in_order) : x;
 }
 
 bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in)
@@ -92,11 +101,13 @@ bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in)
 
 bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3])
 {
-    int n = in[2] ? 3 : 2;
-    if (!qkv__small_of(t, op, in[1]))
-        return qkv__ready_contiguous(t, op, n, in);
-    return qkv__ready_contiguous(t, op, 1, &in[0]) &&
-           (n == 2 || qkv__ready_contiguous(t, op, 1, &in[2]));
+    bool small = qkv__small_of(t, op, in[1]) != NULL;
+    if (qkv__is_rounded(in[0]) && (small || !qkv__is_contiguous(in[0])))
+        in[0] = qkv__widened(t, in[0]);
+    bool ready = qkv__is_rounded(in[0]) ? qkv__ready(t, op, 1, in)
+                                        : qkv__ready_contiguous(t, op, 1, in);
+    return ready && (small || qkv__ready_contiguous(t, op, 1, &in[1])) &&
+           (!in[2] || qkv__ready_contiguous(t, op, 1, &in[2]));
 }
 
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x)

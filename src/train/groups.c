@@ -90,7 +90,7 @@ void qkv__groups_clear(qkv__loop *l)
 void qkv__groups_add(qkv__loop *l)
 {
     for (size_t i = 0; i < qkv_params_count(l->params); i++) {
-        const qkv_param *p = qkv_params_at(l->params, i);
+        qkv_param *p = qkv_params_at(l->params, i);
         if (!qkv_param_frozen(p) && qkv__param_has_grad(p))
             l->groups.gradient[l->groups.group[i]] += l->ranks ? qkv__ranks_squares(l->ranks, i)
                                                                : qkv__param_grad_squares(p);

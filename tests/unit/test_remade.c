@@ -81,8 +81,8 @@ static qkv_tensor *convolve(fixture *f, qkv_tensor *x, int i)
     return qkv_conv2d(f->t, x, qkv_use(f->t, f->conv[i]), NULL, &same);
 }
 
-static void begin(fixture *f) { qkv__remade(f->t, f->remade); }
-static void end(fixture *f) { qkv__remade(f->t, false); }
+static void begin(fixture *f) { qkv__for_products(f->t, f->remade); }
+static void end(fixture *f) { qkv__for_products(f->t, false); }
 
 static qkv_tensor *convolutions(fixture *f, qkv_tensor *x)
 {
@@ -229,11 +229,11 @@ static void other_readers(void **state)
         qkv_tape_reset(f->t);
         qkv_tape_mode(f->t, true, true);
         qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
-        qkv__remade(f->t, remade);
+        qkv__for_products(f->t, remade);
         qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_TANH);
         qkv_tensor *g = normed ? qkv_norm(f->t, QKV_NORM_LAYER, h, NULL, NULL, 1e-5)
                                : qkv_activate(f->t, h, QKV_ACT_SILU); /* h is let go, too */
-        qkv__remade(f->t, false);
+        qkv__for_products(f->t, false);
         qkv_tensor *loss = qkv_sum(f->t, squared ? qkv_mul(f->t, g, h) : g);
         qkv__let_go(f->t, g);
         qkv__let_go(f->t, h);
@@ -260,9 +260,9 @@ static void terms_of_frozen_weights(void **state)
         qkv_tape_reset(f->t);
         qkv_tape_mode(f->t, true, true);
         qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
-        qkv__remade(f->t, remade);
+        qkv__for_products(f->t, remade);
         qkv_tensor *h = qkv_norm(f->t, QKV_NORM_LAYER, x, NULL, NULL, 1e-5);
-        qkv__remade(f->t, false);
+        qkv__for_products(f->t, false);
         qkv_tensor *y = linear(f, h, 0), *loss = qkv_mean(f->t, qkv_mul(f->t, y, y));
         qkv__let_go(f->t, h);
         assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
@@ -279,9 +279,9 @@ static void not_spent(void **state)
     qkv_tape_reset(f->t);
     qkv_tape_mode(f->t, true, true);
     qkv_tensor *x = qkv_require_grad(f->t, image(f, 3));
-    qkv__remade(f->t, true);
+    qkv__for_products(f->t, true);
     qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_GELU);
-    qkv__remade(f->t, false);
+    qkv__for_products(f->t, false);
     qkv__spend(f->t, h);
     qkv_tensor *y = qkv_add(f->t, h, x);
     assert_ptr_not_equal(y->data, h->data);
@@ -293,7 +293,7 @@ static void read_too_late(void **state)
     qkv_tape_reset(f->t);
     qkv_tape_mode(f->t, true, true);
     qkv_tensor *x = qkv_require_grad(f->t, image(f, 1));
-    qkv__remade(f->t, true);
+    qkv__for_products(f->t, true);
     qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_GELU);
     qkv__let_go(f->t, h);
     assert_null(qkv_add(f->t, h, x));
@@ -310,7 +310,7 @@ static void kept(void **state)
         if (probed)
             assert_int_equal(qkv_probe_add(f->t, "nowhere", NULL, NULL), QKV_OK);
         qkv_tensor *x = qkv_require_grad(f->t, image(f, 1));
-        qkv__remade(f->t, true);
+        qkv__for_products(f->t, true);
         qkv_tensor *h = qkv_activate(f->t, x, QKV_ACT_GELU);
         qkv__let_go(f->t, h);
         qkv__let_go(f->t, x);

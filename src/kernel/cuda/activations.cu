@@ -73,10 +73,7 @@ template <int W> static __device__ __forceinline__ void store_copy(bf16 *copy, s
 {
     if (!copy)
         return;
-    if constexpr (W == 4)
-        operand_store(copy + i, v.v[0], v.v[1], v.v[2], v.v[3]);
-    else
-        copy[i] = __float2bfloat16_rn(v.v[0]);
+    store<W>(copy + i, v);
 }
 
 /* CASE(A) for the activation act. */
@@ -95,9 +92,9 @@ template <int W> static __device__ __forceinline__ void store_copy(bf16 *copy, s
     }
 
 /* copy: of y in bf16, or NULL. */
-template <int A> struct act_body {
-    float *y;
-    const float *x;
+template <int A, typename T> struct act_body {
+    T *y;
+    const T *x;
     bf16 *copy;
     template <int W> __device__ void at(size_t i) const
     {
@@ -111,7 +108,7 @@ template <int A> struct act_body {
 
 static void activate(qkv_real *y, const qkv_real *x, bf16 *copy, qkv_k_act act, size_t n)
 {
-#define ACT(A) launch_elements(act_body<A>{y, x, copy}, n, aligned16(y, x))
+#define ACT(A) launch_elements(act_body<A, float>{y, x, copy}, n, aligned16(y, x))
     BY_ACTIVATION(act, ACT)
 #undef ACT
 }
@@ -121,16 +118,25 @@ static void cuda_act(const qkv_exec *, qkv_real *y, const qkv_real *x, qkv_k_act
     activate(y, x, NULL, act, n);
 }
 
-static void cuda_act_bf16(const qkv_exec *, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
+/* y and x in bf16, both or neither. */
+static void cuda_act_bf16(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv_k_act act,
+                          size_t n)
 {
+    if (e->bf16) {
+#define ACT(A)                                                                                     \
+    launch_elements<act_body<A, bf16>, 8>({(bf16 *)y, (const bf16 *)x, NULL}, n, aligned16(y, x))
+        BY_ACTIVATION(act, ACT)
+#undef ACT
+        return;
+    }
     bf16 *copy = operand_room(y, n);
     activate(y, x, copy, act, n);
     operand_written(copy);
 }
 
-template <int A> struct act_bwd_body {
-    float *dx;
-    const float *x, *dy;
+template <int A, typename T> struct act_bwd_body {
+    T *dx;
+    const T *x, *dy;
     bf16 *copy; /* of what is stored, or NULL */
     bool acc;
     template <int W> __device__ void at(size_t i) const
@@ -146,7 +152,8 @@ template <int A> struct act_bwd_body {
 static void activate_bwd(qkv_real *dx, const qkv_real *x, const qkv_real *dy, bf16 *copy,
                          qkv_k_act act, bool acc, size_t n)
 {
-#define ACT_BWD(A) launch_elements(act_bwd_body<A>{dx, x, dy, copy, acc}, n, aligned16(dx, x, dy))
+#define ACT_BWD(A)                                                                                 \
+    launch_elements(act_bwd_body<A, float>{dx, x, dy, copy, acc}, n, aligned16(dx, x, dy))
     BY_ACTIVATION(act, ACT_BWD)
 #undef ACT_BWD
 }
@@ -157,9 +164,18 @@ static void cuda_act_bwd(const qkv_exec *, qkv_real *dx, const qkv_real *x, cons
     activate_bwd(dx, x, dy, NULL, act, acc, n);
 }
 
-static void cuda_act_bwd_bf16(const qkv_exec *, qkv_real *dx, const qkv_real *x,
+/* dx, x and dy in bf16, all or none. */
+static void cuda_act_bwd_bf16(const qkv_exec *e, qkv_real *dx, const qkv_real *x,
                               const qkv_real *dy, qkv_k_act act, bool acc, size_t n)
 {
+    if (e->bf16) {
+#define ACT_BWD(A)                                                                                 \
+    launch_elements<act_bwd_body<A, bf16>, 8>(                                                     \
+        {(bf16 *)dx, (const bf16 *)x, (const bf16 *)dy, NULL, acc}, n, aligned16(dx, x, dy))
+        BY_ACTIVATION(act, ACT_BWD)
+#undef ACT_BWD
+        return;
+    }
     bf16 *copy = acc ? NULL : operand_room(dx, n);
     activate_bwd(dx, x, dy, copy, act, acc, n);
     operand_written(copy);
@@ -167,9 +183,9 @@ static void cuda_act_bwd_bf16(const qkv_exec *, qkv_real *dx, const qkv_real *x,
 
 /* ---- gated: W elements of one row ------------------------------------------------------------ */
 
-template <int A> struct gated_body {
-    float *y;
-    const float *gate, *up;
+template <int A, typename T> struct gated_body {
+    T *y;
+    const T *gate, *up;
     size_t ldg, ldu, C;
     template <int W> __device__ void at(size_t i) const
     {
@@ -182,25 +198,36 @@ template <int A> struct gated_body {
     }
 };
 
-static void cuda_gated(const qkv_exec *e, qkv_real *y, const qkv_real *gate, size_t ldg,
-                       const qkv_real *up, size_t ldu, qkv_k_act act, size_t N, size_t C)
+template <typename T, int WIDTH>
+static void gate_up(T *y, const T *gate, size_t ldg, const T *up, size_t ldu, qkv_k_act act,
+                    size_t N, size_t C)
 {
-    (void)e;
-    const bool fours = C % 4 == 0 && ldg % 4 == 0 && ldu % 4 == 0 && aligned16(y, gate, up);
-#define GATED(A) launch_elements(gated_body<A>{y, gate, up, ldg, ldu, C}, N *C, fours)
+    const bool wide = C % WIDTH == 0 && ldg % WIDTH == 0 && ldu % WIDTH == 0 &&
+                      aligned16(y, gate, up);
+#define GATED(A) launch_elements<gated_body<A, T>, WIDTH>({y, gate, up, ldg, ldu, C}, N *C, wide)
     BY_ACTIVATION(act, GATED)
 #undef GATED
 }
 
-struct gated_bwd_args {
-    float *dgate, *dup; /* NULL: not wanted */
-    const float *gate, *up, *dy;
+/* Of y, gate and up all hold bf16, or none. */
+static void cuda_gated(const qkv_exec *e, qkv_real *y, const qkv_real *gate, size_t ldg,
+                       const qkv_real *up, size_t ldu, qkv_k_act act, size_t N, size_t C)
+{
+    if (e->bf16)
+        gate_up<bf16, 8>((bf16 *)y, (const bf16 *)gate, ldg, (const bf16 *)up, ldu, act, N, C);
+    else
+        gate_up<float, 4>(y, gate, ldg, up, ldu, act, N, C);
+}
+
+template <typename T> struct gated_bwd_args {
+    T *dgate, *dup; /* NULL: not wanted */
+    const T *gate, *up, *dy;
     size_t lddg, lddu, ldg, ldu, C;
     bool acc_gate, acc_up;
 };
 
-template <int A> struct gated_bwd_body {
-    gated_bwd_args a;
+template <int A, typename T> struct gated_bwd_body {
+    gated_bwd_args<T> a;
     template <int W> __device__ void at(size_t i) const
     {
         size_t r, c;
@@ -221,19 +248,30 @@ template <int A> struct gated_bwd_body {
     }
 };
 
+template <typename T, int WIDTH>
+static void gate_up_bwd(const gated_bwd_args<T> &a, qkv_k_act act, size_t n)
+{
+    const bool strides = a.C % WIDTH == 0 && a.ldg % WIDTH == 0 && a.ldu % WIDTH == 0 &&
+                         (!a.dgate || a.lddg % WIDTH == 0) && (!a.dup || a.lddu % WIDTH == 0);
+    const bool wide = strides && aligned16(a.dgate, a.dup, a.gate, a.up, a.dy);
+#define GATED_BWD(A) launch_elements<gated_bwd_body<A, T>, WIDTH>({a}, n, wide)
+    BY_ACTIVATION(act, GATED_BWD)
+#undef GATED_BWD
+}
+
+/* As cuda_gated. */
 static void cuda_gated_bwd(const qkv_exec *e, qkv_real *dgate, size_t lddg, bool acc_gate,
                            qkv_real *dup, size_t lddu, bool acc_up, const qkv_real *gate,
                            size_t ldg, const qkv_real *up, size_t ldu, const qkv_real *dy,
                            qkv_k_act act, size_t N, size_t C)
 {
-    (void)e;
-    const bool fours = C % 4 == 0 && ldg % 4 == 0 && ldu % 4 == 0 && (!dgate || lddg % 4 == 0) &&
-                       (!dup || lddu % 4 == 0) && aligned16(dgate, dup, gate, up, dy);
-    const gated_bwd_args a = {dgate, dup,  gate, up,  dy,       lddg,
-                              lddu,  ldg,  ldu,  C,   acc_gate, acc_up};
-#define GATED_BWD(A) launch_elements(gated_bwd_body<A>{a}, N *C, fours)
-    BY_ACTIVATION(act, GATED_BWD)
-#undef GATED_BWD
+    if (e->bf16)
+        gate_up_bwd<bf16, 8>({(bf16 *)dgate, (bf16 *)dup, (const bf16 *)gate, (const bf16 *)up,
+                              (const bf16 *)dy, lddg, lddu, ldg, ldu, C, acc_gate, acc_up},
+                             act, N * C);
+    else
+        gate_up_bwd<float, 4>({dgate, dup, gate, up, dy, lddg, lddu, ldg, ldu, C, acc_gate, acc_up},
+                              act, N * C);
 }
 
 extern "C" void qkv__cuda_activations(qkv_kernels *k)

@@ -4,16 +4,20 @@
 
 #ifdef QKV_CUDA_EMULATED
 
+#include <vector>
+
 /* The emulator's library: sums of rows, on the host, whose memory the device's is. */
-template <typename T>
-static bool host_multiply(float *c, const T *a, const T *b, const blas_product *p)
+template <typename C, typename T>
+static bool host_multiply(C *c, const T *a, const T *b, const blas_product *p)
 {
     if (p->k < 2) /* these are the plain kernel's */
         return false;
+    std::vector<float> row(p->n);
+    const C *bias = (const C *)p->bias;
     for (size_t i = 0; i < p->m; i++) {
-        float *row = c + i * p->ldc;
+        C *to = c + i * p->ldc;
         for (size_t j = 0; j < p->n; j++)
-            row[j] = (p->acc ? row[j] : 0) + (p->bias ? p->bias[j] : 0);
+            row[j] = (p->acc ? blas_number(to[j]) : 0) + (bias ? blas_number(bias[j]) : 0);
         for (size_t l = 0; l < p->k && !p->tb; l++) {
             const float x = blas_number(a[p->ta ? l * p->lda + i : i * p->lda + l]);
             for (size_t j = 0; j < p->n; j++)
@@ -27,6 +31,8 @@ static bool host_multiply(float *c, const T *a, const T *b, const blas_product *
             row[j] += ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
                       ((sums[4] + sums[5]) + (sums[6] + sums[7]));
         }
+        for (size_t j = 0; j < p->n; j++)
+            blas_store(to + j, row[j]);
     }
     return true;
 }
@@ -37,6 +43,11 @@ bool blas_multiply(float *c, const float *a, const float *b, const blas_product 
 }
 
 bool blas_multiply(float *c, const bf16 *a, const bf16 *b, const blas_product *p)
+{
+    return host_multiply(c, a, b, p);
+}
+
+bool blas_multiply(bf16 *c, const bf16 *a, const bf16 *b, const blas_product *p)
 {
     return host_multiply(c, a, b, p);
 }
@@ -55,7 +66,8 @@ enum { WORKSPACE = 64 << 20, ALIGNMENT = 256 };
 struct key {
     size_t m, n, k, lda, ldb, ldc;
     unsigned align_a, align_b, align_c;
-    bool ta, tb, acc, bias, bf16;
+    bool ta, tb, acc, bias;
+    cudaDataType_t in, out; /* types of a and b, and of c */
     bool operator<(const key &other) const { return memcmp(this, &other, sizeof other) < 0; }
 };
 
@@ -106,7 +118,6 @@ static void prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttribu
 static plan make_plan(const key &k)
 {
     plan p = {};
-    const cudaDataType_t type = k.bf16 ? CUDA_R_16BF : CUDA_R_32F;
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
@@ -116,11 +127,11 @@ static plan make_plan(const key &k)
     set(p.product, CUBLASLT_MATMUL_DESC_TRANSB, k.ta ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (k.bias) {
         set(p.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-        set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+        set(p.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, k.out);
     }
-    cublasLtMatrixLayoutCreate(&p.a, type, k.tb ? k.k : k.n, k.tb ? k.n : k.k, (int64_t)k.ldb);
-    cublasLtMatrixLayoutCreate(&p.b, type, k.ta ? k.m : k.k, k.ta ? k.k : k.m, (int64_t)k.lda);
-    cublasLtMatrixLayoutCreate(&p.c, CUDA_R_32F, k.n, k.m, (int64_t)k.ldc);
+    cublasLtMatrixLayoutCreate(&p.a, k.in, k.tb ? k.k : k.n, k.tb ? k.n : k.k, (int64_t)k.ldb);
+    cublasLtMatrixLayoutCreate(&p.b, k.in, k.ta ? k.m : k.k, k.ta ? k.k : k.m, (int64_t)k.lda);
+    cublasLtMatrixLayoutCreate(&p.c, k.out, k.n, k.m, (int64_t)k.ldc);
     cublasLtMatmulPreferenceCreate(&wish);
     (void)cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                &bytes, sizeof bytes);
@@ -136,15 +147,16 @@ static plan make_plan(const key &k)
     return p;
 }
 
-static bool library_multiply(float *c, const void *a, const void *b, const blas_product *q,
-                             bool is_bf16)
+static bool library_multiply(void *c, const void *a, const void *b, const blas_product *q,
+                             cudaDataType_t in, cudaDataType_t out)
 {
     static const float one = 1, zero = 0;
     key k;
     memset(&k, 0, sizeof k);
     k.m = q->m, k.n = q->n, k.k = q->k, k.lda = q->lda, k.ldb = q->ldb, k.ldc = q->ldc;
     k.align_a = alignment(a), k.align_b = alignment(b), k.align_c = alignment(c);
-    k.ta = q->ta, k.tb = q->tb, k.acc = q->acc, k.bias = q->bias != NULL, k.bf16 = is_bf16;
+    k.ta = q->ta, k.tb = q->tb, k.acc = q->acc, k.bias = q->bias != NULL;
+    k.in = in, k.out = out;
     std::lock_guard<std::mutex> guard(lock);
     if (q->k == 0 || !ready())
         return false;
@@ -165,12 +177,17 @@ static bool library_multiply(float *c, const void *a, const void *b, const blas_
 
 bool blas_multiply(float *c, const float *a, const float *b, const blas_product *p)
 {
-    return library_multiply(c, a, b, p, false);
+    return library_multiply(c, a, b, p, CUDA_R_32F, CUDA_R_32F);
 }
 
 bool blas_multiply(float *c, const bf16 *a, const bf16 *b, const blas_product *p)
 {
-    return library_multiply(c, a, b, p, true);
+    return library_multiply(c, a, b, p, CUDA_R_16BF, CUDA_R_32F);
+}
+
+bool blas_multiply(bf16 *c, const bf16 *a, const bf16 *b, const blas_product *p)
+{
+    return library_multiply(c, a, b, p, CUDA_R_16BF, CUDA_R_16BF);
 }
 
 #endif

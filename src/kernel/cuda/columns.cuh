@@ -57,14 +57,15 @@ template <bool QUADS> static __device__ __forceinline__ column_place column_plac
 }
 
 /* The four numbers of a row that belong to a thread; 0 beyond the last column. */
-template <bool QUADS>
-static __device__ __forceinline__ float4 load_columns(const float *row, column_place at, size_t C)
+template <bool QUADS, typename T>
+static __device__ __forceinline__ float4 load_columns(const T *row, column_place at, size_t C)
 {
     if (QUADS)
-        return at.c < C ? *(const float4 *)(row + at.c) : make_float4(0, 0, 0, 0);
+        return at.c < C ? load_quad(row + at.c) : make_float4(0, 0, 0, 0);
     const size_t c = at.c, s = at.step;
-    return make_float4(c < C ? row[c] : 0, c + s < C ? row[c + s] : 0,
-                       c + 2 * s < C ? row[c + 2 * s] : 0, c + 3 * s < C ? row[c + 3 * s] : 0);
+    return make_float4(c < C ? load_one(row + c) : 0, c + s < C ? load_one(row + c + s) : 0,
+                       c + 2 * s < C ? load_one(row + c + 2 * s) : 0,
+                       c + 3 * s < C ? load_one(row + c + 3 * s) : 0);
 }
 
 template <bool QUADS>

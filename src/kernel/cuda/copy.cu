@@ -61,8 +61,8 @@ static __device__ __forceinline__ void places(const copy_plan &p, int dims, size
 
 /* Element by element; W neighbours where the innermost dimension is contiguous on both sides and
  * counts them. */
-template <int W>
-static __global__ void __launch_bounds__(BLOCK) copy_elements(float *y, const float *x, copy_plan p,
+template <int W, typename Y, typename X>
+static __global__ void __launch_bounds__(BLOCK) copy_elements(Y *y, const X *x, copy_plan p,
                                                               size_t n, bool acc)
 {
     for (FOR_EACH(i, n)) {
@@ -139,10 +139,20 @@ static bool in_fours(copy_plan *p)
     return fit;
 }
 
+template <typename Y, typename X>
+static void copy_in_order(Y *y, const X *x, copy_plan p, size_t n, bool acc)
+{
+    if (aligned16(y, x) && in_fours(&p))
+        LAUNCH((copy_elements<4, Y, X>), cuda_blocks(n / 4), BLOCK, 0, y, x, p, n / 4, acc);
+    else
+        LAUNCH((copy_elements<1, Y, X>), cuda_blocks(n), BLOCK, 0, y, x, p, n, acc);
+}
+
+/* Each of y and x may hold bf16. */
 static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_real *x,
                       const size_t *sx, const size_t *shape, int ndim, bool acc)
 {
-    (void)e;
+    const bool rounded = holds_bf16(e, 0), of_rounded = holds_bf16(e, 1);
     size_t n = 1;
     for (int i = 0; i < ndim; i++)
         n *= shape[i];
@@ -150,14 +160,17 @@ static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qk
         return;
     copy_plan p = joined(sy, sx, shape, ndim);
     turn t;
-    if (find_turn(&t, &p)) {
+    if (rounded && of_rounded)
+        copy_in_order((bf16 *)y, (const bf16 *)x, p, n, acc);
+    else if (rounded)
+        copy_in_order((bf16 *)y, x, p, n, acc);
+    else if (of_rounded)
+        copy_in_order(y, (const bf16 *)x, p, n, acc);
+    else if (find_turn(&t, &p))
         LAUNCH(copy_turned, (unsigned)smaller(t.tiles, GRID_MOST), dim3(TILE, TILE_ROWS), 0, y, x,
                t, acc);
-    } else if (aligned16(y, x) && in_fours(&p)) {
-        LAUNCH(copy_elements<4>, cuda_blocks(n / 4), BLOCK, 0, y, x, p, n / 4, acc);
-    } else {
-        LAUNCH(copy_elements<1>, cuda_blocks(n), BLOCK, 0, y, x, p, n, acc);
-    }
+    else
+        copy_in_order(y, x, p, n, acc);
 }
 
 /* ---- rows that change places ----------------------------------------------------------------- */

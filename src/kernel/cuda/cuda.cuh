@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 extern "C" {
 #include "base/device.h"
@@ -21,6 +22,9 @@ extern "C" {
 }
 
 typedef __nv_bfloat16 bf16;
+
+/* Does the kernel's parameter i hold bf16 (qkv_exec)? */
+static inline bool holds_bf16(const qkv_exec *e, unsigned i) { return e->bf16 >> i & 1; }
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -71,6 +75,22 @@ static inline unsigned cuda_blocks(size_t n)
 #define FOR_EACH(i, n)                                                                             \
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                            \
     i += (size_t)gridDim.x * blockDim.x
+
+/* ---- bf16 ---------------------------------------------------------------------------------- */
+
+/* x and y in bf16, x in the low half; and back. */
+static __device__ __forceinline__ unsigned bf16_pair(float x, float y)
+{
+    __nv_bfloat162 both = __floats2bfloat162_rn(x, y);
+    unsigned word;
+    memcpy(&word, &both, sizeof word);
+    return word;
+}
+
+static __device__ __forceinline__ float2 floats_of_pair(unsigned pair)
+{
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}
 
 /* ---- sums: over the whole warp, or the whole block; every thread gets the result ------------- */
 
@@ -134,6 +154,7 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
 /* Products and attention of operands rounded to bf16, over those of f32. */
 qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16,
     qkv__cuda_activations_bf16, qkv__cuda_norms_bf16, qkv__cuda_cross_entropy_bf16,
+    qkv__cuda_cross_entropy_rounded,
     qkv__cuda_conv_cudnn;
 /* Kernels that time themselves, where the environment asks for it. */
 void cuda_profile(qkv_kernels *f32, qkv_kernels *bf16);

@@ -247,7 +247,8 @@ static void fill_tables(void)
                                                qkv__cuda_attention_bf16,
                                                qkv__cuda_activations_bf16,
                                                qkv__cuda_norms_bf16,
-                                               qkv__cuda_cross_entropy_bf16};
+                                               qkv__cuda_cross_entropy_bf16,
+                                               qkv__cuda_cross_entropy_rounded};
     for (qkv__fill_fn *fill : files)
         fill(&tables[0]);
     tables[1] = tables[0];
@@ -264,7 +265,7 @@ static const qkv_kernels *device_kernels(unsigned isa)
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
     device_fill, device_clear, device_sync, device_kernels,
-    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30, true};
+    1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30, true, true};
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

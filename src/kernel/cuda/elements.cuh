@@ -1,5 +1,5 @@
 /* elements.cuh - loops over elements: a body that treats 4 neighbours at once where every array
- * begins at a multiple of 16 bytes, and one element where not.
+ * begins at a multiple of 16 bytes, 8 where they are bf16, and one element where not.
  *
  * A body is a struct of pointers and numbers with `template <int W> __device__ void at(size_t i)`
  * for elements i .. i+W-1. Arrays may be each other where a body reads before it writes. */
@@ -26,6 +26,42 @@ template <int W> static __device__ __forceinline__ pack<W> load(const float *p)
     return r;
 }
 
+template <int W> static __device__ __forceinline__ pack<W> load(const bf16 *p)
+{
+    pack<W> r;
+    if constexpr (W == 1) {
+        r.v[0] = __bfloat162float(*p);
+    } else {
+        unsigned word[W / 2];
+        if constexpr (W == 8)
+            *(uint4 *)word = *(const uint4 *)p;
+        else
+            *(uint2 *)word = *(const uint2 *)p;
+#pragma unroll
+        for (int i = 0; i < W / 2; i++) {
+            const float2 two = floats_of_pair(word[i]);
+            r.v[2 * i] = two.x, r.v[2 * i + 1] = two.y;
+        }
+    }
+    return r;
+}
+
+template <int W> static __device__ __forceinline__ void store(bf16 *p, const pack<W> &x)
+{
+    if constexpr (W == 1) {
+        *p = __float2bfloat16_rn(x.v[0]);
+    } else {
+        unsigned word[W / 2];
+#pragma unroll
+        for (int i = 0; i < W / 2; i++)
+            word[i] = bf16_pair(x.v[2 * i], x.v[2 * i + 1]);
+        if constexpr (W == 8)
+            *(uint4 *)p = *(const uint4 *)word;
+        else
+            *(uint2 *)p = *(const uint2 *)word;
+    }
+}
+
 template <int W> static __device__ __forceinline__ void store(float *p, const pack<W> &x)
 {
     if constexpr (W == 4) {
@@ -37,7 +73,8 @@ template <int W> static __device__ __forceinline__ void store(float *p, const pa
 }
 
 /* y = [y +] x, y not read where it is stored. */
-template <int W> static __device__ __forceinline__ void put(float *y, pack<W> x, bool acc)
+template <int W, typename T>
+static __device__ __forceinline__ void put(T *y, pack<W> x, bool acc)
 {
     if (acc) {
         pack<W> was = load<W>(y);
@@ -75,28 +112,29 @@ static __device__ __forceinline__ void split(size_t i, size_t columns, size_t *r
     }
 }
 
-template <typename Body>
-static __global__ void __launch_bounds__(BLOCK) each_element(Body body, size_t n, bool fours)
+template <typename Body, int WIDTH>
+static __global__ void __launch_bounds__(BLOCK) each_element(Body body, size_t n, bool wide)
 {
-    if (!fours) {
+    if (!wide) {
         for (FOR_EACH(i, n))
             body.template at<1>(i);
         return;
     }
-    for (FOR_EACH(i, n / 4))
-        body.template at<4>(4 * i);
+    for (FOR_EACH(i, n / WIDTH))
+        body.template at<WIDTH>(WIDTH * i);
     size_t last = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (last < n % 4)
-        body.template at<1>(n / 4 * 4 + last);
+    if (last < n % WIDTH)
+        body.template at<1>(n / WIDTH * WIDTH + last);
 }
 
-/* fours: all of the body's arrays are aligned. */
-template <typename Body> static inline void launch_elements(Body body, size_t n, bool fours)
+/* wide: all of the body's arrays are aligned, so that WIDTH neighbours are treated at once. */
+template <typename Body, int WIDTH = 4>
+static inline void launch_elements(Body body, size_t n, bool wide)
 {
     if (n == 0)
         return;
-    const unsigned blocks = cuda_blocks(fours ? (n + 3) / 4 : n);
-    LAUNCH(each_element<Body>, blocks, BLOCK, 0, body, n, fours);
+    const unsigned blocks = cuda_blocks(wide ? (n + WIDTH - 1) / WIDTH : n);
+    LAUNCH((each_element<Body, WIDTH>), blocks, BLOCK, 0, body, n, wide);
 }
 
 #endif

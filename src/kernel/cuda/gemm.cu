@@ -17,9 +17,10 @@ static __device__ __forceinline__ float element(const T *x, size_t ld, bool t, s
     return blas_number(x[t ? j * ld + i : i * ld + j]);
 }
 
-template <typename T>
-static __global__ void plain_product(float *c, const T *a, const T *b, blas_product p)
+template <typename C, typename T>
+static __global__ void plain_product(C *c, const T *a, const T *b, blas_product p)
 {
+    const C *bias = (const C *)p.bias;
     __shared__ float as[TILE][TILE + 1], bs[TILE][TILE + 1];
     const unsigned x = threadIdx.x, y = threadIdx.y;
     const size_t column = (size_t)blockIdx.x * TILE + x;
@@ -34,21 +35,22 @@ static __global__ void plain_product(float *c, const T *a, const T *b, blas_prod
             __syncthreads();
         }
         if (first + y < p.m && column < p.n) {
-            float *to = c + (first + y) * p.ldc + column;
-            *to = ((p.acc ? *to : 0) + (p.bias ? p.bias[column] : 0)) + sum;
+            C *to = c + (first + y) * p.ldc + column;
+            const float was = p.acc ? blas_number(*to) : 0;
+            blas_store(to, (was + (bias ? blas_number(bias[column]) : 0)) + sum);
         }
     }
 }
 
-template <typename T>
-static void multiply(float *c, const T *a, const T *b, const blas_product &p)
+template <typename C, typename T>
+static void multiply(C *c, const T *a, const T *b, const blas_product &p)
 {
     cuda_wrote();
     if (blas_multiply(c, a, b, &p))
         return;
     size_t down = (p.m + TILE - 1) / TILE;
     dim3 grid((unsigned)((p.n + TILE - 1) / TILE), (unsigned)(down < 65535 ? down : 65535));
-    LAUNCH(plain_product<T>, grid, dim3(TILE, TILE), 0, c, a, b, p);
+    LAUNCH((plain_product<C, T>), grid, dim3(TILE, TILE), 0, c, a, b, p);
 }
 
 extern "C" void cuda_gemm(const qkv_exec *, qkv_real *c, const qkv_real *a, const qkv_real *b,
@@ -66,26 +68,51 @@ void multiply_rounded(float *c, const bf16 *a, const bf16 *b, const blas_product
     multiply(c, a, b, p);
 }
 
+/* A matrix in bf16: x itself (rows, cols; row stride ldx), or a copy. NULL without memory. */
+static const bf16 *operand(const qkv_real *x, bool rounded, size_t rows, size_t cols, size_t ldx,
+                           size_t *ld)
+{
+    *ld = ldx;
+    return rounded ? (const bf16 *)x : operand_rounded(x, rows, cols, ldx, ld);
+}
+
+/* The bias beside a product in bf16: n numbers of scratch memory, or NULL. */
+static const bf16 *rounded_bias(const qkv_exec *e, const qkv_real *bias, size_t n)
+{
+    bf16 *to = (bf16 *)qkv__arena_alloc(e->scratch, n * sizeof *to);
+    if (to)
+        operand_round_vector(to, bias, n);
+    return to;
+}
+
+/* Each of a, b and c may hold bf16. */
 extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a,
                                const qkv_real *b, const qkv_k_gemm_args *args)
 {
     const size_t m = args->m, n = args->n, k = args->k;
-    if (!m || !n || m * n * k < QKV__BF16_LEAST) {
+    const bool to_bf16 = holds_bf16(e, 0);
+    if (!m || !n || (!e->bf16 && m * n * k < QKV__BF16_LEAST)) {
         cuda_gemm(e, c, a, b, args);
         return;
     }
+    qkv__mark mark = qkv__arena_mark(e->scratch);
     operands_lock();
     size_t lda, ldb;
-    const bf16 *ra = args->ta ? operand_rounded(a, k, m, args->lda, &lda)
-                              : operand_rounded(a, m, k, args->lda, &lda);
-    const bf16 *rb = args->tb ? operand_rounded(b, n, k, args->ldb, &ldb)
-                              : operand_rounded(b, k, n, args->ldb, &ldb);
-    if (ra && rb)
-        multiply(c, ra, rb, {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc,
-                             args->bias});
-    else
+    const bf16 *ra = args->ta ? operand(a, holds_bf16(e, 1), k, m, args->lda, &lda)
+                              : operand(a, holds_bf16(e, 1), m, k, args->lda, &lda);
+    const bf16 *rb = args->tb ? operand(b, holds_bf16(e, 2), n, k, args->ldb, &ldb)
+                              : operand(b, holds_bf16(e, 2), k, n, args->ldb, &ldb);
+    const void *bias = to_bf16 && args->bias ? (const void *)rounded_bias(e, args->bias, n)
+                                             : (const void *)args->bias;
+    const blas_product p = {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc, bias};
+    if (!ra || !rb || (args->bias && !bias))
         cuda_note(cudaErrorMemoryAllocation);
-    operands_unlock(c, m, args->ldc);
+    else if (to_bf16)
+        multiply((bf16 *)c, ra, rb, p);
+    else
+        multiply(c, ra, rb, p);
+    operands_unlock(c, to_bf16 ? m / 2 + 1 : m, args->ldc);
+    qkv__arena_release(e->scratch, mark);
 }
 
 extern "C" void qkv__cuda_gemm(qkv_kernels *k) { k->gemm = cuda_gemm; }

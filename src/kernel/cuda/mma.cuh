@@ -10,15 +10,6 @@
 
 #include "kernel/cuda/cuda.cuh"
 
-/* x and y in bf16, x in the low half. */
-static __device__ __forceinline__ unsigned bf16_pair(float x, float y)
-{
-    __nv_bfloat162 both = __floats2bfloat162_rn(x, y);
-    unsigned word;
-    memcpy(&word, &both, sizeof word);
-    return word;
-}
-
 #ifndef QKV_CUDA_EMULATED
 
 /* c += a b */

@@ -8,7 +8,7 @@
 typedef struct {
     float *y, *sum, *mean, *rstd;
     const float *x, *residual, *weight, *bias;
-    bf16 *copy; /* of y, or NULL */
+    bf16 *copy; /* y in bf16, beside y or, where that is NULL, in its place; or NULL */
     size_t N, C;
     float eps;
     bool rms;
@@ -98,7 +98,8 @@ template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) n
                                    (v[q].z - shift) * rstd, (v[q].w - shift) * rstd);
             y = a.weight ? fma4(y, quad_of(a.weight, j), none) : y;
             y = a.bias ? add4(y, quad_of(a.bias, j)) : y;
-            ((float4 *)(a.y + row * a.C))[j] = y;
+            if (a.y)
+                ((float4 *)(a.y + row * a.C))[j] = y;
             if (a.copy)
                 operand_store(a.copy + row * a.C + 4 * j, y.x, y.y, y.z, y.w);
         }
@@ -108,7 +109,7 @@ template <int QUADS, bool WHOLE> __global__ void __launch_bounds__(BLOCK_MOST) n
 }
 
 /* A block for a row of any length. s is read again: where x gets a residual it is kept in sum, or
- * else in y, and each thread reads what it has written itself. */
+ * else in y, and each thread reads what it has written itself. y in bf16 goes with a sum. */
 static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_plain(norm_job a)
 {
     __shared__ float partial[2 * WARP];
@@ -132,14 +133,19 @@ static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_plain(norm_job a
         }
         float shift;
         const float rstd = norm_rstd(a, team_sums<true>(sums, partial), &shift);
-        for (size_t c = threadIdx.x; c < a.C; c += blockDim.x)
-            y[c] = norm_value(a, (s[c] - mean - shift) * rstd, c);
+        for (size_t c = threadIdx.x; c < a.C; c += blockDim.x) {
+            const float v = norm_value(a, (s[c] - mean - shift) * rstd, c);
+            if (a.y)
+                y[c] = v;
+            else
+                a.copy[row * a.C + c] = __float2bfloat16_rn(v);
+        }
         if (threadIdx.x == 0)
             norm_keep(a, row, mean + shift, rstd);
     }
 }
 
-/* copies: the held way leaves a copy of y. */
+/* copies: the held way leaves a copy of y beside it. */
 static void norm_rows(norm_job a, bool copies)
 {
     if (a.N == 0)
@@ -148,9 +154,10 @@ static void norm_rows(norm_job a, bool copies)
     const size_t teams = t.threads / t.team;
     if (norm_row_fits(t, a.C) && quads_fit(a.y) && quads_fit(a.sum) && quads_fit(a.x) &&
         quads_fit(a.residual) && quads_fit(a.weight) && quads_fit(a.bias)) {
-        a.copy = copies ? operand_room(a.y, a.N * a.C) : NULL;
+        bf16 *copy = copies ? operand_room(a.y, a.N * a.C) : NULL;
+        a.copy = copies ? copy : a.copy;
         LAUNCH_TEAMS(norm_held, t, row_blocks((a.N + teams - 1) / teams), 0, a);
-        operand_written(a.copy);
+        operand_written(copy);
     } else {
         LAUNCH(norm_plain, row_blocks(a.N), row_threads(a.C), 0, a);
     }
@@ -171,12 +178,16 @@ static void cuda_norm(const qkv_exec *, qkv_real *y, qkv_real *sum, qkv_real *me
     norm_rows(job_of(y, sum, mean, rstd, x, residual, weight, bias, args), false);
 }
 
-static void cuda_norm_bf16(const qkv_exec *, qkv_real *y, qkv_real *sum, qkv_real *mean,
+/* y may hold bf16. */
+static void cuda_norm_bf16(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean,
                            qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
                            const qkv_real *weight, const qkv_real *bias,
                            const qkv_k_norm_args *args)
 {
-    norm_rows(job_of(y, sum, mean, rstd, x, residual, weight, bias, args), true);
+    norm_job a = job_of(y, sum, mean, rstd, x, residual, weight, bias, args);
+    if (holds_bf16(e, 0))
+        a.y = NULL, a.copy = (bf16 *)y;
+    norm_rows(a, a.y != NULL);
 }
 
 extern "C" void qkv__cuda_norms(qkv_kernels *k)
@@ -185,4 +196,8 @@ extern "C" void qkv__cuda_norms(qkv_kernels *k)
     k->norm_bwd = cuda_norm_bwd;
 }
 
-extern "C" void qkv__cuda_norms_bf16(qkv_kernels *k) { k->norm = cuda_norm_bf16; }
+extern "C" void qkv__cuda_norms_bf16(qkv_kernels *k)
+{
+    k->norm = cuda_norm_bf16;
+    k->norm_bwd = cuda_norm_bwd_bf16;
+}

@@ -77,6 +77,8 @@ static __device__ __forceinline__ float4 quad_of(const float *row, size_t j)
 
 static inline bool norm_row_fits(row_teams t, size_t C) { return t.quads && C % 4 == 0; }
 
-extern "C" qkv_k_norm_bwd_fn cuda_norm_bwd;
+extern "C" {
+qkv_k_norm_bwd_fn cuda_norm_bwd, cuda_norm_bwd_bf16;
+}
 
 #endif

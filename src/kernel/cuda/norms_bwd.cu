@@ -1,14 +1,19 @@
 /* norms_bwd.cu - the backward pass of norms. One pass over memory gives dx and, in the registers of
  * the teams, sums over rows for dweight and dbias; a second kernel adds those of all blocks. */
 #include "kernel/cuda/norms.cuh"
+#include "kernel/cuda/operands.cuh"
 
-/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy; NULL: not wanted. */
-typedef struct {
+/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy; NULL: not wanted. copy: of dx in
+ * bf16, or NULL. T: of dy. */
+template <typename T> struct norm_bwd_job {
     float *dx, *partial;
-    const float *s, *mean, *rstd, *weight, *dy, *dsum;
+    const float *s, *mean, *rstd, *weight;
+    const T *dy;
+    const float *dsum;
+    bf16 *copy;
     size_t N, C;
     bool rms, acc;
-} norm_bwd_job;
+};
 
 /* Blocks, which sizes alone decide: as many as an H100 runs at a time. */
 static unsigned norm_bwd_blocks(row_teams t, size_t N)
@@ -61,9 +66,8 @@ static __device__ __forceinline__ void norm_bwd_add(float4 *d, float4 *fetched, 
         d[q] = add4(d[q], fetched[q]);
 }
 
-template <int QUADS, bool WHOLE>
-__global__ void __launch_bounds__(WHOLE ? (int)BLOCK_MOST : (int)BLOCK, WHOLE ? 1 : 2)
-norm_bwd_held(norm_bwd_job a)
+template <int QUADS, bool WHOLE, typename T>
+static __device__ __forceinline__ void norm_bwd_rows(const norm_bwd_job<T> &a)
 {
     __shared__ float partial[2 * WARP];
     const unsigned team = WHOLE ? blockDim.x : (unsigned)WARP, lane = threadIdx.x % team;
@@ -75,14 +79,15 @@ norm_bwd_held(norm_bwd_job a)
         dweight[q] = dbias[q] = none;
     for (size_t row = blockIdx.x * teams + threadIdx.x / team; row < a.N;
          row += gridDim.x * teams) {
-        const float *s = a.s + row * a.C, *dy = a.dy + row * a.C;
+        const float *s = a.s + row * a.C;
+        const T *dy = a.dy + row * a.C;
         const float mean = a.rms ? 0 : a.mean[row], rstd = a.rstd[row];
         float4 far[QUADS], d[QUADS]; /* (s - mean) rstd; dy */
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
             size_t j = lane + (size_t)q * team;
             far[q] = j < quads ? quad_of(s, j) : make_float4(mean, mean, mean, mean);
-            d[q] = j < quads ? quad_of(dy, j) : none;
+            d[q] = j < quads ? load_quad(dy + 4 * j) : none;
         }
         float2 sums = make_float2(0, 0); /* of g = dy weight and of g far */
 #pragma unroll
@@ -116,6 +121,8 @@ norm_bwd_held(norm_bwd_job a)
             size_t j = lane + (size_t)q * team;
             if (j < quads)
                 ((float4 *)(a.dx + row * a.C))[j] = d[q];
+            if (j < quads && a.copy)
+                operand_store(a.copy + row * a.C + 4 * j, d[q].x, d[q].y, d[q].z, d[q].w);
         }
     }
     if (!a.partial)
@@ -135,24 +142,40 @@ norm_bwd_held(norm_bwd_job a)
     }
 }
 
+template <int QUADS, bool WHOLE>
+__global__ void __launch_bounds__(WHOLE ? (int)BLOCK_MOST : (int)BLOCK, WHOLE ? 1 : 2)
+norm_bwd_held(norm_bwd_job<float> a)
+{
+    norm_bwd_rows<QUADS, WHOLE>(a);
+}
+
+template <int QUADS, bool WHOLE>
+__global__ void __launch_bounds__(WHOLE ? (int)BLOCK_MOST : (int)BLOCK, WHOLE ? 1 : 2)
+norm_bwd_held_bf16(norm_bwd_job<bf16> a)
+{
+    norm_bwd_rows<QUADS, WHOLE>(a);
+}
+
 /* ---- rows of any length ---------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_bwd_plain(norm_bwd_job a)
+template <typename T>
+static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_bwd_plain(norm_bwd_job<T> a)
 {
     __shared__ float partial[2 * WARP];
     for (size_t row = blockIdx.x; row < a.N; row += gridDim.x) {
-        const float *s = a.s + row * a.C, *dy = a.dy + row * a.C;
+        const float *s = a.s + row * a.C;
+        const T *dy = a.dy + row * a.C;
         const float mean = a.rms ? 0 : a.mean[row], rstd = a.rstd[row];
         float2 sums = make_float2(0, 0);
         for (size_t c = threadIdx.x; c < a.C; c += blockDim.x) {
-            float g = a.weight ? dy[c] * a.weight[c] : dy[c];
+            float g = a.weight ? load_one(dy + c) * a.weight[c] : load_one(dy + c);
             sums.x += g;
             sums.y += g * ((s[c] - mean) * rstd);
         }
         sums = team_sums<true>(sums, partial);
         const float of_g = a.rms ? 0 : sums.x / (float)a.C, of_gx = sums.y / (float)a.C;
         for (size_t c = threadIdx.x; c < a.C; c += blockDim.x) {
-            float g = a.weight ? dy[c] * a.weight[c] : dy[c];
+            float g = a.weight ? load_one(dy + c) * a.weight[c] : load_one(dy + c);
             size_t i = row * a.C + c;
             float d = rstd * (g - of_g - (s[c] - mean) * rstd * of_gx);
             d = a.dsum ? d + a.dsum[i] : d;
@@ -161,13 +184,14 @@ static __global__ void __launch_bounds__(ROW_THREADS_MOST) norm_bwd_plain(norm_b
     }
 }
 
-struct norm_parameter_sums {
+template <typename T> struct norm_parameter_sums {
     enum { SUMS = 2 };
     typedef struct {
         float4 x, d;
         float mean, rstd;
     } item;
-    const float *s, *mean, *rstd, *dy;
+    const float *s, *mean, *rstd;
+    const T *dy;
 
     template <bool QUADS> __device__ void begin(column_place, size_t) {}
     template <bool QUADS> __device__ item fetch(column_place at, size_t row, size_t C) const
@@ -192,24 +216,64 @@ struct norm_parameter_sums {
 
 /* ---- the slot -------------------------------------------------------------------------------- */
 
-static bool norm_bwd_fits(row_teams t, const norm_bwd_job *a)
+template <typename T> static bool norm_bwd_fits(row_teams t, const norm_bwd_job<T> *a)
 {
     return norm_row_fits(t, a->C) && quads_fit(a->dx) && quads_fit(a->s) && quads_fit(a->weight) &&
            quads_fit(a->dy) && quads_fit(a->dsum);
 }
 
-static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job a, columns_out out, row_teams t)
+static void norm_bwd_launch(const norm_bwd_job<float> &a, row_teams t, unsigned blocks,
+                            size_t shared)
+{
+    LAUNCH_TEAMS(norm_bwd_held, t, blocks, shared, a);
+}
+
+static void norm_bwd_launch(const norm_bwd_job<bf16> &a, row_teams t, unsigned blocks,
+                            size_t shared)
+{
+    LAUNCH_TEAMS(norm_bwd_held_bf16, t, blocks, shared, a);
+}
+
+/* copies: a copy of dx is left beside it. */
+template <typename T>
+static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job<T> a, columns_out out, row_teams t,
+                              bool copies)
 {
     const bool parameters = out.y[0] || out.y[1];
     const unsigned blocks = norm_bwd_blocks(t, a.N);
     const size_t bytes = 2 * a.C * sizeof(float);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     a.partial = parameters ? (float *)qkv__arena_alloc(e->scratch, blocks * bytes) : NULL;
-    if (a.partial || !parameters)
-        LAUNCH_TEAMS(norm_bwd_held, t, blocks, t.team > WARP ? 0 : bytes, a);
+    if (a.partial || !parameters) {
+        a.copy = copies && a.dx && !a.acc ? operand_room(a.dx, a.N * a.C) : NULL;
+        norm_bwd_launch(a, t, blocks, t.team > WARP ? 0 : bytes);
+        operand_written(a.copy);
+    }
+    const cuda_writes before = cuda_writes_now();
     if (a.partial)
         columns_end(out, a.partial, blocks, 2, a.C);
+    cuda_spares_operand(before);
     qkv__arena_release(e->scratch, mark);
+}
+
+template <typename T>
+static void norm_bwd(const qkv_exec *e, const norm_bwd_job<T> &a, columns_out out, bool copies)
+{
+    const row_teams t = row_teams_of(a.C);
+    const bool parameters = out.y[0] || out.y[1];
+    if (a.C == 0)
+        return;
+    if (a.N > 0 && norm_bwd_fits(t, &a)) {
+        if (a.dx || parameters)
+            norm_bwd_by_teams(e, a, out, t, copies);
+        return;
+    }
+    if (parameters) {
+        norm_parameter_sums<T> f = {a.s, a.rms ? NULL : a.mean, a.rstd, a.dy};
+        columns_sums(e, f, out, a.N, a.C, a.C % 4 == 0 && quads_fit(a.s) && quads_fit(a.dy));
+    }
+    if (a.dx && a.N > 0)
+        LAUNCH(norm_bwd_plain<T>, row_blocks(a.N), row_threads(a.C), 0, a);
 }
 
 extern "C" void cuda_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
@@ -218,22 +282,25 @@ extern "C" void cuda_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_rea
                               const qkv_real *dy, const qkv_real *dsum,
                               const qkv_k_norm_args *args)
 {
-    const norm_bwd_job a = {dx,   NULL,    s,       mean,      rstd, weight, dy,
-                            dsum, args->N, args->C, args->rms, acc};
+    const norm_bwd_job<float> a = {dx,   NULL, s,       mean,    rstd,      weight, dy,
+                                   dsum, NULL, args->N, args->C, args->rms, acc};
+    norm_bwd(e, a, {{dweight, dbias}, {acc_weight, acc_bias}}, false);
+}
+
+/* dy may hold bf16. */
+extern "C" void cuda_norm_bwd_bf16(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
+                                   bool acc_weight, qkv_real *dbias, bool acc_bias,
+                                   const qkv_real *s, const qkv_real *mean, const qkv_real *rstd,
+                                   const qkv_real *weight, const qkv_real *dy,
+                                   const qkv_real *dsum, const qkv_k_norm_args *args)
+{
     const columns_out out = {{dweight, dbias}, {acc_weight, acc_bias}};
-    const row_teams t = row_teams_of(a.C);
-    const bool parameters = dweight || dbias;
-    if (a.C == 0)
-        return;
-    if (a.N > 0 && norm_bwd_fits(t, &a)) {
-        if (dx || parameters)
-            norm_bwd_by_teams(e, a, out, t);
-        return;
-    }
-    if (parameters) {
-        norm_parameter_sums f = {s, args->rms ? NULL : mean, rstd, dy};
-        columns_sums(e, f, out, a.N, a.C, a.C % 4 == 0 && quads_fit(s) && quads_fit(dy));
-    }
-    if (dx && a.N > 0)
-        LAUNCH(norm_bwd_plain, row_blocks(a.N), row_threads(a.C), 0, a);
+    const norm_bwd_job<float> a = {dx,   NULL, s,       mean,    rstd,      weight, dy,
+                                   dsum, NULL, args->N, args->C, args->rms, acc};
+    const norm_bwd_job<bf16> b = {dx,   NULL, s,       mean,    rstd,      weight, (const bf16 *)dy,
+                                  dsum, NULL, args->N, args->C, args->rms, acc};
+    if (holds_bf16(e, 7))
+        norm_bwd(e, b, out, true);
+    else
+        norm_bwd(e, a, out, true);
 }

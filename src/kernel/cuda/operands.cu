@@ -153,6 +153,17 @@ const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx
     return k->y;
 }
 
+static __global__ void round_vector(bf16 *y, const float *x, size_t n)
+{
+    for (FOR_EACH(i, n))
+        y[i] = __float2bfloat16_rn(x[i]);
+}
+
+void operand_round_vector(bf16 *y, const float *x, size_t n)
+{
+    LAUNCH(round_vector, cuda_blocks(n), BLOCK, 0, y, x, n);
+}
+
 enum { WORTH = 1 << 14 }; /* numbers whose copy pays for keeping it */
 
 bf16 *operand_room(const float *x, size_t n)

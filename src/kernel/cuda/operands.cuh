@@ -13,6 +13,9 @@
  * memory. Between lock and unlock, for two operands of one product. */
 const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy);
 
+/* y (n) = x in bf16. */
+void operand_round_vector(bf16 *y, const float *x, size_t n);
+
 /* A kernel is to write x (n numbers) and their copy: where that goes, NULL: nowhere. Other threads
  * wait from here to operand_written. */
 bf16 *operand_room(const float *x, size_t n);

@@ -113,9 +113,9 @@ static void cuda_row_squares(const qkv_exec *e, qkv_real *y, const qkv_real *x, 
         LAUNCH(squares_of_rows, row_blocks(N), row_threads(C), 0, y, x, N, C);
 }
 
-struct row_sum {
+template <typename T> struct row_sum {
     enum { SUMS = 1 };
-    const float *x;
+    const T *x;
     size_t ldx;
 
     typedef float4 item;
@@ -128,15 +128,19 @@ struct row_sum {
     __device__ void add(float4 *sum, item v) const { sum[0] = add4(sum[0], v); }
 };
 
+/* x may hold bf16. */
 static void cuda_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t ldx, bool acc,
                           size_t N, size_t C)
 {
     if (C == 0)
         return;
-    row_sum f = {x, ldx};
     columns_out out = {{y, NULL}, {acc, false}};
     const cuda_writes before = cuda_writes_now();
-    columns_sums(e, f, out, N, C, C % 4 == 0 && ldx % 4 == 0 && quads_fit(x));
+    const bool quads = C % 4 == 0 && ldx % 4 == 0 && quads_fit(x);
+    if (holds_bf16(e, 1))
+        columns_sums(e, row_sum<bf16>{(const bf16 *)x, ldx}, out, N, C, quads);
+    else
+        columns_sums(e, row_sum<float>{x, ldx}, out, N, C, quads);
     cuda_spares_operand(before); /* of which these are the sums */
 }
 

@@ -22,6 +22,17 @@ static inline unsigned row_blocks(size_t N)
 /* NULL fits too. */
 static inline __host__ __device__ bool quads_fit(const void *p) { return (uintptr_t)p % 16 == 0; }
 
+/* Four numbers at an address that is a multiple of their size together; and one. */
+static __device__ __forceinline__ float4 load_quad(const float *p) { return *(const float4 *)p; }
+static __device__ __forceinline__ float4 load_quad(const bf16 *p)
+{
+    const uint2 words = *(const uint2 *)p;
+    const float2 a = floats_of_pair(words.x), b = floats_of_pair(words.y);
+    return make_float4(a.x, a.y, b.x, b.y);
+}
+static __device__ __forceinline__ float load_one(const float *p) { return *p; }
+static __device__ __forceinline__ float load_one(const bf16 *p) { return __bfloat162float(*p); }
+
 /* ---- groups of four -------------------------------------------------------------------------- */
 
 /* A row of n numbers as `count` groups; group j is numbers 4 j - shift .. 4 j - shift + 3, and the

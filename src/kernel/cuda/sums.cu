@@ -3,6 +3,8 @@
  *
  * A grid whose size depends on n alone leaves one partial sum a block; the host adds those in
  * order. */
+#include <cstdlib>
+
 #include "kernel/cuda/elements.cuh"
 
 enum { SUM_BLOCKS = 1024 };
@@ -76,32 +78,75 @@ static __global__ void __launch_bounds__(BLOCK) sum_kernel(double *part, Term te
         part[blockIdx.x] = sum;
 }
 
+static unsigned blocks_of_sum(size_t n)
+{
+    return (unsigned)smaller((n + 4 * BLOCK - 1) / (4 * BLOCK), SUM_BLOCKS);
+}
+
+/* Partial sums, those of one array after those of another, in order. */
+static double sum_of_parts(const double *part, unsigned blocks)
+{
+    double total = 0;
+    for (unsigned b = 0; b < blocks; b++)
+        total += part[b];
+    return total;
+}
+
+static void fetch_parts(double *part, const double *from, size_t blocks)
+{
+    memset(part, 0, blocks * sizeof *part);
+    cuda_note(cudaMemcpyAsync(part, from, blocks * sizeof *part, cudaMemcpyDeviceToHost,
+                              cuda_stream()));
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+}
+
 /* NaN when there is no scratch memory. */
 template <typename Term>
 static double blocked_sum(const qkv_exec *e, Term term, const float *x, const float *target,
                           size_t n)
 {
+    double part[SUM_BLOCKS];
+    const unsigned blocks = blocks_of_sum(n);
     if (n == 0)
         return 0;
-    const size_t wanted = (n + 4 * BLOCK - 1) / (4 * BLOCK);
-    const unsigned blocks = (unsigned)smaller(wanted, SUM_BLOCKS);
-    double part[SUM_BLOCKS], total = 0;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     double *sums = (double *)qkv__arena_alloc(e->scratch, blocks * sizeof *sums);
-    if (!sums) {
-        qkv__arena_release(e->scratch, mark);
-        return NAN;
+    if (sums) {
+        LAUNCH(sum_kernel<Term>, blocks, BLOCK, 0, sums, term, x, target, n, aligned16(x, target));
+        fetch_parts(part, sums, blocks);
     }
-    LAUNCH(sum_kernel<Term>, blocks, BLOCK, 0, sums, term, x, target, n,
-           aligned16(x, target));
-    memset(part, 0, sizeof part);
-    cuda_note(cudaMemcpyAsync(part, sums, blocks * sizeof *sums, cudaMemcpyDeviceToHost,
-                              cuda_stream()));
-    cuda_note(cudaStreamSynchronize(cuda_stream()));
     qkv__arena_release(e->scratch, mark);
-    for (unsigned b = 0; b < blocks; b++)
-        total += part[b];
-    return total;
+    return sums ? sum_of_parts(part, blocks) : NAN;
+}
+
+/* As many sums of squares, which the host waits for once. NaN when there is no memory. */
+static void cuda_many_squares(const qkv_exec *e, double *sums, const qkv_real *const *x,
+                              const size_t *n, size_t count)
+{
+    size_t blocks = 0, at = 0;
+    for (size_t i = 0; i < count; i++)
+        blocks += blocks_of_sum(n[i]);
+    if (count == 0)
+        return;
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    double *on_card = (double *)qkv__arena_alloc(e->scratch, (blocks + 1) * sizeof *on_card);
+    double *part = (double *)malloc((blocks + 1) * sizeof *part);
+    for (size_t i = 0; i < count && on_card && part; i++) {
+        const unsigned own = blocks_of_sum(n[i]);
+        if (own)
+            LAUNCH(sum_kernel<square_term>, own, BLOCK, 0, on_card + at, square_term{}, x[i],
+                   (const float *)NULL, n[i], aligned16(x[i]));
+        at += own;
+    }
+    if (on_card && part)
+        fetch_parts(part, on_card, blocks);
+    at = 0;
+    for (size_t i = 0; i < count; i++) {
+        sums[i] = on_card && part ? sum_of_parts(part + at, blocks_of_sum(n[i])) : NAN;
+        at += blocks_of_sum(n[i]);
+    }
+    free(part);
+    qkv__arena_release(e->scratch, mark);
 }
 
 static double cuda_sum(const qkv_exec *e, const qkv_real *x, size_t n)
@@ -146,6 +191,7 @@ extern "C" void qkv__cuda_sums(qkv_kernels *k)
 {
     k->sum = cuda_sum;
     k->sum_squares = cuda_sum_squares;
+    k->many_squares = cuda_many_squares;
     k->loss = cuda_loss;
     k->loss_bwd = cuda_loss_bwd;
 }
