@@ -17,22 +17,14 @@ template <int D> struct backward_sizes {
     };
 };
 
-/* Rows of a gradient; x NULL: not wanted. */
-typedef struct {
-    float *x;
-    size_t row, head;
-    bool pairs, acc;
-} gradient;
-
 typedef struct {
     attention_shape s;
-    rows_f32 k, v;
-    const bf16 *q, *dout; /* (rows_q, H, channels) */
-    const float2 *stats;  /* (H, rows_q): log-sum-exp in powers of two, delta times scale */
+    operand q, k, v, dout;
+    const float2 *stats; /* (H, rows_q): log-sum-exp in powers of two, delta times scale */
     size_t rows_q;
-    gradient dq, dk, dv;
+    rows_out dq, dk, dv;
     int splits;     /* blocks of a head */
-    float *partial; /* (splits, rows_q, H, D) where splits > 1: their dq */
+    float *partial; /* (splits, rows_q, H, D): their dq; NULL: one block adds to dq itself */
 } backward_args;
 
 typedef struct {
@@ -48,8 +40,8 @@ static __device__ __forceinline__ void begin_queries(const memory_of &to, const 
     bf16 *tile = to.stage + stage * backward_sizes<D>::STAGE;
     const int rows = q.queries - i0, r = (int)threadIdx.x;
     const size_t row = q.q_at + (size_t)i0;
-    begin_copy<D, QUERIES>(tile, f.q, row, h, f.s.H, rows);
-    begin_copy<D, QUERIES>(tile + QUERIES * WIDE, f.dout, row, h, f.s.H, rows);
+    begin_copy<D, QUERIES>(tile, f.q, query_row(f.q, q, i0), h, rows);
+    begin_copy<D, QUERIES>(tile + QUERIES * WIDE, f.dout, query_row(f.dout, q, i0), h, rows);
     float2 *stats = to.stats + stage * QUERIES;
     if (r < QUERIES) {
         if (r < rows)

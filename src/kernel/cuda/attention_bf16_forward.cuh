@@ -9,11 +9,9 @@ enum { KEYS = 64 };
 
 typedef struct {
     attention_shape s;
-    rows_f32 q;
-    const bf16 *k, *v;
-    float *out, *lse;
-    size_t o_row, o_head;
-    bool pairs; /* out by 8 aligned bytes */
+    operand q, k, v;
+    rows_out out;
+    float *lse;
     int tiles;
 } forward_args;
 
@@ -214,12 +212,12 @@ static __device__ __forceinline__ void finish(const running<D> &run, const forwa
             if (lane % 4 == 0)
                 f.lse[at * (size_t)f.s.H + (size_t)h] =
                     sum == 0 ? -INFINITY : run.base[m][r] * 0.69314718f + logf(sum);
-            float *y = f.out + at * f.o_row + (size_t)h * f.o_head;
+            const size_t to = at * f.out.row + (size_t)h * f.out.head;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
                 const int column = 8 * n + lane % 4 * 2;
-                store_pair(y, run.out[m][n][2 * r] * factor,
-                           run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
+                store_pair_of(f.out, to, run.out[m][n][2 * r] * factor,
+                              run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
             }
         }
 }
@@ -229,8 +227,8 @@ static __device__ __forceinline__ void begin_keys(bf16 *memory, const forward_ar
                                                   const sequence &q, int head, int j0, int stage)
 {
     bf16 *k = memory + stage * 2 * KEYS * forward_sizes<D>::WIDE;
-    begin_copy<D, KEYS>(k, f.k, q.k_at + (size_t)j0, head, f.s.Hkv, q.keys - j0);
-    begin_copy<D, KEYS>(k + KEYS * forward_sizes<D>::WIDE, f.v, q.k_at + (size_t)j0, head, f.s.Hkv,
+    begin_copy<D, KEYS>(k, f.k, key_row(f.k, q, j0), head, q.keys - j0);
+    begin_copy<D, KEYS>(k + KEYS * forward_sizes<D>::WIDE, f.v, key_row(f.v, q, j0), head,
                         q.keys - j0);
     copy_async_group();
 }
