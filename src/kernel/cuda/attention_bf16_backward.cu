@@ -1,5 +1,5 @@
-/* attention_bf16_backward.cu - gradients of attention on tensor cores: operands in bf16, weights and
- * sums in f32.
+/* attention_bf16_backward.cu - gradients of attention on tensor cores: operands in bf16, weights
+ * and sums in f32.
  *
  * A block has one head of keys and values of a sequence: tile by tile of its keys it goes over the
  * queries that see them, adds to the sums of dk and dv in registers, and to dq in memory, which no

@@ -1,5 +1,5 @@
 /* attention_bf16_plain.cu - attention of arguments in bf16 by the kernels of f32: what those of
- * tensor cores do not serve. Arguments in bf16 are widened to scratch memory, and results rounded. */
+ * tensor cores do not serve. Arguments in bf16 are widened to scratch memory, results rounded. */
 #include "kernel/cuda/attention_bf16.cuh"
 
 enum { AT_ONCE = 256 }; /* sequences of a launch */
@@ -37,7 +37,7 @@ typedef struct {
 static void move(const rows_shape &s, const rows_in &x, const rows_out &y)
 {
     for (size_t b = 0; b < s.B; b += AT_ONCE) {
-        const size_t n = s.B - b < AT_ONCE ? s.B - b : AT_ONCE;
+        const size_t n = s.B - b < AT_ONCE ? s.B - b : (size_t)AT_ONCE;
         piece list[AT_ONCE];
         int most = 0;
         for (size_t i = 0; i < n; i++) {
