@@ -1,6 +1,6 @@
 /* test_attention_memory.c - attention and its gradients of arguments that lie in bf16, by a
- * device's kernels, against whole matrices of weights in double. Inputs are rounded before the answers are
- * computed: what is off is of the kernels. */
+ * device's kernels, against whole matrices of weights in double. Inputs are rounded before the
+ * answers are computed: what is off is of the kernels. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
+#include "kernel/cuda/wgmma.cuh"
 
 static qkv_k_attention_bwd_fn *backward_f32; /* what serves everything else */
 
@@ -20,12 +21,6 @@ typedef struct {
     float2 *stats;
     bool clear; /* dq of queries that no tile of keys meets */
 } prepare_args;
-
-static __device__ __forceinline__ span keys_of_tile(const attention_shape &s, const sequence &q,
-                                                    int i0)
-{
-    return keys_seen(s, q, i0, min(i0 + (int)QUERIES, q.queries) - 1);
-}
 
 /* delta is of dout in bf16: it meets the same numbers in the products. */
 template <int D>
@@ -67,27 +62,6 @@ static __global__ void prepare(const backward_args f, const prepare_args p, unsi
 }
 /* ---- the block ------------------------------------------------------------------------------- */
 
-/* Of the tiles that a block has, the first that meets queries which see keys from `from` on. */
-static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int split, int splits)
-{
-    const int first = from / keys_of_one;
-    return first + (split - first % splits + splits) % splits;
-}
-/* Queries, in tiles, that see a key of j0 .. j0 + keys - 1. */
-static __device__ __forceinline__ span query_tiles(const attention_shape &s, const sequence &q,
-                                                   int j0, int keys)
-{
-    const int last_key = min(j0 + keys, q.keys) - 1;
-    int first = 0, last = q.queries - 1;
-    if (s.causal) {
-        first = max(0, j0 - q.ahead);
-        last = min(last, last_key - q.ahead + s.window - 1);
-    }
-    if (last_key < j0 || first > last)
-        return {0, 0};
-    return {first / QUERIES, last / QUERIES + 1};
-}
-
 template <int D, bool DROPS>
 static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const backward_args f)
 {
@@ -109,7 +83,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
     const int key = warp * WARP_KEYS; /* of a tile: the warp's first */
     for (int tile = split; tile * KEYS < q.keys_full; tile += f.splits) {
         const int j0 = tile * KEYS;
-        const span tiles = query_tiles(f.s, q, j0, KEYS);
+        const span tiles = query_tiles<QUERIES>(f.s, q, j0, KEYS);
         const int each = tiles.to - tiles.from, steps = each * group;
         sums<D> sum;
 #pragma unroll
@@ -150,8 +124,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
                     add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, f.s.D);
             }
         }
-        store_sums<D>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
-        store_sums<D>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
+        store_sums<D, M>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
+        store_sums<D, M>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
     }
 }
 
@@ -226,7 +200,9 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
     f->stats = p->stats = stats;
     p->clear = f->dq.x && !f->dq.acc && !parts;
     LAUNCH((prepare<D>), (unsigned)a->B * blocks, BLOCK, 0, *f, *p, blocks);
-    if (a->dropout.p > 0)
+    if (D == 64 && HAS_GROUPS)
+        backward_by_groups(*f, a);
+    else if (a->dropout.p > 0)
         launch<D, true>(*f, a->B);
     else
         launch<D, false>(*f, a->B);

@@ -112,16 +112,16 @@ static __device__ __forceinline__ void add_dq(float *x, size_t stride, bool adds
         store_dq<N, WHOLE>(part, x, stride, left, rows, width);
     }
 }
+
 /* Rows of dk or dv, of keys from j on. */
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void store_rows(const rows_out &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
+template <int D, bool WHOLE, int M>
+static __device__ __forceinline__ void store_rows(const rows_out &g, const float (&x)[M][D / 8][4],
                                                   float factor, const sequence &q, int head, int j,
                                                   int width)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-    for (int m = 0; m < backward_sizes<D>::M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int key = j + 16 * m + 8 * r + lane / 4;
@@ -140,9 +140,8 @@ static __device__ __forceinline__ void store_rows(const rows_out &g,
         }
 }
 
-template <int D>
-static __device__ __forceinline__ void store_sums(const rows_out &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
+template <int D, int M>
+static __device__ __forceinline__ void store_sums(const rows_out &g, const float (&x)[M][D / 8][4],
                                                   float factor, const sequence &q, int head, int j,
                                                   int width)
 {
