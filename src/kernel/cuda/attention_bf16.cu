@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_forward.cuh"
+#include "kernel/cuda/wgmma.cuh"
 
 static qkv_k_attention_fn *attention_f32; /* what serves everything else */
 
@@ -36,17 +37,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
     begin_copy<D, ROWS>(queries, f.q, query_row(f.q, q, i0), h, q.queries - i0);
     if (begin < all.to)
         begin_keys<D>(tiles, f, q, head, begin, 0);
-    running<D> run;
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-        run.base[m][0] = run.base[m][1] = -INFINITY;
-        run.sum[m][0] = run.sum[m][1] = 0;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                run.out[m][n][i] = 0;
-    }
+    running<D, M> run;
+    start(run);
     for (int j0 = begin, stage = 0; j0 < all.to; j0 += KEYS, stage ^= 1) {
         copy_async_wait<0>();
         __syncthreads(); /* this tile is here, and no warp still reads the one before */
@@ -61,15 +53,15 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
             (f.s.causal && (j0 + KEYS - 1 > row + q.ahead ||
                             j0 <= row + WARP_ROWS - 1 + q.ahead - f.s.window)))
             hide<M>(x, f.s, q, row, j0);
-        weigh<D>(x, run, f.s.scale2);
+        weigh(x, run, f.s.scale2);
         if (DROPS)
             drop_weights<M>(x, f.s, q, h, row, j0);
         add_values<D>(run, x, k + KEYS * WIDE);
     }
     if (f.out.pairs && f.s.Dv == D)
-        finish<D, true>(run, f, q, h, row);
+        finish<true>(run, f, q, h, row);
     else
-        finish<D, false>(run, f, q, h, row);
+        finish<false>(run, f, q, h, row);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -86,7 +78,9 @@ template <int D, bool DROPS> static void launch(const forward_args &f, size_t B)
 template <int D> static void run(forward_args *f, const attention_sizes &n, const attention_args *a)
 {
     f->tiles = (int)((n.longest_q + forward_sizes<D>::ROWS - 1) / forward_sizes<D>::ROWS);
-    if (a->dropout.p > 0)
+    if (D == 64 && HAS_GROUPS)
+        forward_by_groups(*f, n, a);
+    else if (a->dropout.p > 0)
         launch<D, true>(*f, a->B);
     else
         launch<D, false>(*f, a->B);

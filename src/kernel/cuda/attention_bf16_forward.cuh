@@ -24,11 +24,27 @@ template <int D> struct forward_sizes {
 };
 
 /* What a lane has of its warp's queries: rows g and g + 8 of each of M tiles. */
-template <int D> struct running {
-    enum { M = forward_sizes<D>::M };
+template <int D, int M> struct running {
     float out[M][D / 8][4];
     float base[M][2], sum[M][2]; /* sum: of the lane's weights alone */
 };
+
+template <int D, int M> static __device__ __forceinline__ void start(running<D, M> &run)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        run.base[m][0] = run.base[m][1] = -INFINITY;
+        run.sum[m][0] = run.sum[m][1] = 0;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                run.out[m][n][i] = 0;
+    }
+}
+
+/* The products by groups of warps (wgmma.cuh), of 64 channels. */
+void forward_by_groups(forward_args f, const attention_sizes &n, const attention_args *a);
 
 /* x = the warp's queries times keys. */
 template <int D>
@@ -88,11 +104,10 @@ static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const at
  * score so far, or at most ENOUGH below it: where it no longer is, what was summed is scaled. */
 enum { ENOUGH = 8 };
 
-template <int D>
-static __device__ __forceinline__ void weigh(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
-                                             running<D> &run, float scale2)
+template <int D, int M>
+static __device__ __forceinline__ void weigh(float (&x)[M][KEYS / 8][4], running<D, M> &run,
+                                             float scale2)
 {
-    enum { M = forward_sizes<D>::M };
     float largest[M][2];
     bool grows = false;
 #pragma unroll
@@ -168,7 +183,7 @@ static __device__ __forceinline__ void drop_weights(float (&x)[M][KEYS / 8][4],
 
 template <int D>
 static __device__ __forceinline__ void
-add_values(running<D> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], const bf16 *v)
+add_values(running<D, forward_sizes<D>::M> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], const bf16 *v)
 {
 #pragma unroll
     for (int j = 0; j < KEYS / 16; j++) {
@@ -192,13 +207,13 @@ add_values(running<D> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], 
     }
 }
 
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void finish(const running<D> &run, const forward_args &f,
+template <bool WHOLE, int D, int M>
+static __device__ __forceinline__ void finish(const running<D, M> &run, const forward_args &f,
                                               const sequence &q, int h, int row)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-    for (int m = 0; m < forward_sizes<D>::M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int i = row + 16 * m + 8 * r + lane / 4;

@@ -36,15 +36,17 @@ enum { ALONG = 32 / 16, DOWN = 16 * 128 / 16 };
 
 #ifndef QKV_CUDA_EMULATED
 
-/* From where a product reads a tile, in units of 16 bytes; + ALONG or DOWN for the next 16. */
-typedef uint64_t tile_from;
+/* From where a product reads a tile, in units of 16 bytes; + ALONG or DOWN for the next 16. It is
+ * the low half of what the card calls a descriptor. */
+typedef unsigned tile_from;
 
-/* Groups of 8 rows are 1024 bytes apart; the upper bits say how rows are stirred. */
 static __device__ __forceinline__ tile_from tile_of(const bf16 *p)
 {
-    return (uint64_t)(shared_address(p) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return shared_address(p) >> 4 | 1u << 16;
 }
+
+/* The high half: groups of 8 rows are 1024 bytes apart, and how rows are stirred. */
+#define WGMMA_HIGH "0x40000040"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define WGMMA(text, ...) asm volatile(text __VA_ARGS__)
@@ -65,21 +67,25 @@ template <int DOWN_A, int DOWN_B>
 static __device__ __forceinline__ void wgmma_tiles(float (&c)[8][4], tile_from a, tile_from b,
                                                    bool add)
 {
-    WGMMA("{.reg .pred p; setp.ne.b32 p, %34, 0; "
+    WGMMA("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %34, 0; "
+          "mov.b64 a, {%32, " WGMMA_HIGH "}; mov.b64 b, {%33, " WGMMA_HIGH "}; "
           "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_SUMS
-          ", %32, %33, p, 1, 1, %35, %36;}",
+          ", a, b, p, 1, 1, %35, %36;}",
           : WGMMA_OUT(c)
-          : "l"(a), "l"(b), "r"((int)add), "n"(DOWN_A), "n"(DOWN_B));
+          : "r"(a), "r"(b), "r"((int)add), "n"(DOWN_A), "n"(DOWN_B));
 }
 
-/* c += a b, of which a lies in registers, begun: b's rows are summed over. */
+/* c = [c +] a b, of which a lies in registers, begun. */
+template <int DOWN_B>
 static __device__ __forceinline__ void wgmma_rows(float (&c)[8][4], const unsigned (&a)[4],
-                                                  tile_from b)
+                                                  tile_from b, bool add)
 {
-    WGMMA("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_SUMS
-          ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;",
+    WGMMA("{.reg .pred p; .reg .b64 b; setp.ne.b32 p, %37, 0; mov.b64 b, {%36, " WGMMA_HIGH "}; "
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_SUMS
+          ", {%32,%33,%34,%35}, b, p, 1, 1, %38;}",
           : WGMMA_OUT(c)
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"((int)add),
+            "n"(DOWN_B));
 }
 
 /* Products that begin after it see what the lane wrote to its registers. */
@@ -147,8 +153,11 @@ static inline void wgmma_tiles(float (&c)[8][4], tile_from a, tile_from b, bool 
         }
 }
 
-static inline void wgmma_rows(float (&c)[8][4], const unsigned (&a)[4], tile_from b)
+template <int DOWN_B>
+static inline void wgmma_rows(float (&c)[8][4], const unsigned (&a)[4], tile_from b, bool add)
 {
+    for (unsigned n = 0; n < 8 && !add; n++)
+        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
     char *slots = emulated_warp_slots();
     const unsigned lane = emulated_lane(), g = lane / 4, t = lane % 4;
     memcpy(slots + lane * 64, a, sizeof a);
@@ -159,8 +168,11 @@ static inline void wgmma_rows(float (&c)[8][4], const unsigned (&a)[4], tile_fro
             memcpy(words, slots + (g * 4 + k % 8 / 2) * 64, sizeof words);
             const float x = emulated_half(words[r + k / 8 * 2], k % 2);
             for (unsigned n = 0; n < 8; n++)
-                for (unsigned i = 0; i < 2; i++)
-                    c[n][2 * r + i] += x * emulated_number(b, k, 8 * n + 2 * t + i);
+                for (unsigned i = 0; i < 2; i++) {
+                    const unsigned column = 8 * n + 2 * t + i;
+                    c[n][2 * r + i] +=
+                        x * emulated_number(b, DOWN_B ? k : column, DOWN_B ? column : k);
+                }
         }
     __syncwarp();
 }

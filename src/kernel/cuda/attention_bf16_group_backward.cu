@@ -1,4 +1,4 @@
-/* attention_bf16_groups.cu - gradients of attention of 64 channels, by groups of warps.
+/* attention_bf16_group_backward.cu - gradients of attention of 64 channels, by groups of warps.
  *
  * As attention_bf16_backward.cu, of which it is the inner kernel for cards that have products of
  * groups: a block has two groups and 128 keys at a time, of which each group has 64, and goes over
@@ -7,11 +7,10 @@
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
-#include "kernel/cuda/wgmma.cuh"
+#include "kernel/cuda/attention_bf16_groups.cuh"
 
 enum {
-    GROUPS = 2, THREADS = GROUPS * GROUP, GROUP_KEYS = 64, KEYS = GROUPS * GROUP_KEYS,
-    STEP = 2 * QUERIES, TILE = 64 * TILE_WIDE, /* numbers of 64 rows */
+    GROUP_KEYS = 64, KEYS = GROUPS * GROUP_KEYS, STEP = 2 * QUERIES,
     BYTES = (8 * 2 + 2 * 2) * TILE * 2 + 2 * STEP * 8 + TILE_ALIGNED
 };
 
@@ -56,34 +55,19 @@ static __device__ __forceinline__ bool go_on(place &p, const backward_args &f, c
     return enter_tile(p, f, q, head);
 }
 
-/* 128 rows, begun; 0 from `rows` on. */
-static __device__ __forceinline__ void begin_tile(bf16 *tile, const operand &from, size_t row,
-                                                  int head, int rows)
-{
-    const int column = (int)threadIdx.x % 8 * 8, first = (int)threadIdx.x / 8;
-    const bf16 *x = from.x + (row + (size_t)first) * from.row + (size_t)head * from.head +
-                    (size_t)column;
-#pragma unroll
-    for (int n = 0; n < 2 * TILE / 8 / THREADS; n++) {
-        const int r = n * (THREADS / 8);
-        copy_async_16(tile + tile_place(first + r, column), x + (size_t)r * from.row,
-                      first + r < rows && column < from.width);
-    }
-}
-
 static __device__ __forceinline__ void begin_keys(const group_memory &to, const backward_args &f,
                                                   const sequence &q, int head, int j0, int side)
 {
-    begin_tile(to.k + side * 2 * TILE, f.k, key_row(f.k, q, j0), head, q.keys - j0);
-    begin_tile(to.v + side * 2 * TILE, f.v, key_row(f.v, q, j0), head, q.keys - j0);
+    begin_tile<128>(to.k + side * 2 * TILE, f.k, key_row(f.k, q, j0), head, q.keys - j0);
+    begin_tile<128>(to.v + side * 2 * TILE, f.v, key_row(f.v, q, j0), head, q.keys - j0);
 }
 
 static __device__ __forceinline__ void begin_step(const group_memory &to, const backward_args &f,
                                                   const sequence &q, const place &p, int stage)
 {
     const int rows = q.queries - p.i0, r = (int)threadIdx.x;
-    begin_tile(to.q + stage * 2 * TILE, f.q, query_row(f.q, q, p.i0), p.h, rows);
-    begin_tile(to.dout + stage * 2 * TILE, f.dout, query_row(f.dout, q, p.i0), p.h, rows);
+    begin_tile<128>(to.q + stage * 2 * TILE, f.q, query_row(f.q, q, p.i0), p.h, rows);
+    begin_tile<128>(to.dout + stage * 2 * TILE, f.dout, query_row(f.dout, q, p.i0), p.h, rows);
     float2 *stats = to.stats + stage * STEP;
     if (r < STEP) {
         if (r < rows)
@@ -170,10 +154,10 @@ static __device__ __forceinline__ void half_step(group_keys &g, const group_memo
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        wgmma_rows(g.dv[0], a[k][0], tile_of(dout) + k * DOWN);
+        wgmma_rows<1>(g.dv[0], a[k][0], tile_of(dout) + k * DOWN, true);
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        wgmma_rows(g.dk[0], b[k], tile_of(queries) + k * DOWN);
+        wgmma_rows<1>(g.dk[0], b[k], tile_of(queries) + k * DOWN, true);
     wgmma_set();
     if (f.dq.x)
         share(in.ds + half * 2 * TILE, b, g.key);
@@ -256,7 +240,7 @@ static __device__ __forceinline__ group_memory memory_at(char *p)
 }
 
 template <bool DROPS>
-static __global__ void __launch_bounds__(THREADS, 1) backward_groups(const backward_args f)
+static __global__ void __launch_bounds__(GROUP_THREADS, 1) backward_groups(const backward_args f)
 {
     DYNAMIC_SHARED(memory);
     const group_memory in = memory_at(memory);
@@ -296,8 +280,9 @@ static __global__ void __launch_bounds__(THREADS, 1) backward_groups(const backw
                 begin_step(in, f, q, next, stage ^ 1);
                 copy_async_group();
             }
-            half_step<DROPS>(g, in, side, stage, 0, f, q, now.h, now.i0);
-            half_step<DROPS>(g, in, side, stage, 1, f, q, now.h, now.i0 + QUERIES);
+#pragma unroll 1
+            for (int half = 0; half < 2; half++)
+                half_step<DROPS>(g, in, side, stage, half, f, q, now.h, now.i0 + half * QUERIES);
             if (f.dq.x)
                 add_dq(in, group, side, f, q, split, now);
             wgmma_wait<0>();
@@ -315,7 +300,7 @@ template <bool DROPS> static void launch(const backward_args &f, size_t B)
 {
     cuda_note(cudaFuncSetAttribute(backward_groups<DROPS>,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)BYTES));
-    LAUNCH((backward_groups<DROPS>), (unsigned)(B * (size_t)f.s.Hkv * (size_t)f.splits), THREADS,
+    LAUNCH((backward_groups<DROPS>), (unsigned)(B * (size_t)f.s.Hkv * (size_t)f.splits), GROUP_THREADS,
            BYTES, f);
 }
 
