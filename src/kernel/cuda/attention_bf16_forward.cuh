@@ -183,7 +183,8 @@ static __device__ __forceinline__ void drop_weights(float (&x)[M][KEYS / 8][4],
 
 template <int D>
 static __device__ __forceinline__ void
-add_values(running<D, forward_sizes<D>::M> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], const bf16 *v)
+add_values(running<D, forward_sizes<D>::M> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4],
+           const bf16 *v)
 {
 #pragma unroll
     for (int j = 0; j < KEYS / 16; j++) {

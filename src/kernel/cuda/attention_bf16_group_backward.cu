@@ -2,8 +2,8 @@
  *
  * As attention_bf16_backward.cu, of which it is the inner kernel for cards that have products of
  * groups: a block has two groups and 128 keys at a time, of which each group has 64, and goes over
- * their queries 128 at a time, in halves. A group adds to dq of one half, from what both groups left
- * in shared memory. Keys, values and queries of the next step are on their way meanwhile. */
+ * their queries 128 at a time, in halves. A group adds to dq of one half, from what both groups
+ * left in shared memory. What the next step reads is on its way meanwhile. */
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
@@ -300,8 +300,8 @@ template <bool DROPS> static void launch(const backward_args &f, size_t B)
 {
     cuda_note(cudaFuncSetAttribute(backward_groups<DROPS>,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)BYTES));
-    LAUNCH((backward_groups<DROPS>), (unsigned)(B * (size_t)f.s.Hkv * (size_t)f.splits), GROUP_THREADS,
-           BYTES, f);
+    LAUNCH((backward_groups<DROPS>), (unsigned)(B * (size_t)f.s.Hkv * (size_t)f.splits),
+           GROUP_THREADS, BYTES, f);
 }
 
 void backward_by_groups(const backward_args &f, const attention_args *a)

@@ -1,10 +1,10 @@
-/* wgmma.cuh - products of the four warps of a group, a Hopper's: (64, 16) (16, 64) in bf16, added to
- * sums in f32 while the group goes on.
+/* wgmma.cuh - products of the four warps of a group, on Hopper: (64, 16) (16, 64) in bf16, added
+ * to sums in f32 while the group goes on.
  *
  * A tile in shared memory has 64 numbers a row, 128 bytes; of row r the 16 bytes c lie in place
  * c ^ r % 8 (tile_place), and it begins at a multiple of 1024 bytes. An operand is 64 of its rows
- * (its columns are what is summed over) or 16 (its rows are); warp w of the group has rows 16 w ..
- * of sums, and in them a lane has what it has in mma.cuh. */
+ * (its columns are what is summed over) or 16 (its rows are). Warp w of the group has rows 16 w ..
+ * of sums, and in them a lane has what it has in mma.cuh; so of an operand in registers. */
 #ifndef QKV_KERNEL_CUDA_WGMMA_CUH
 #define QKV_KERNEL_CUDA_WGMMA_CUH
 
