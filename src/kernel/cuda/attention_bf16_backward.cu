@@ -5,7 +5,7 @@
  * queries that see them, adds to the sums of dk and dv in registers, and to dq in memory, which no
  * other block touches. Where there are too few heads to fill the card, blocks share the tiles of a
  * head, each with a dq of its own in scratch memory, and these are added in order; so is the one dq
- * of a block where the gradient that is wanted is bf16. */
+ * of a block where the gradient that is wanted is bf16, or has no pairs to add to. */
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
@@ -118,10 +118,10 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
                 const bool adds = g.acc || tile != first_tile(seen.from, KEYS, split, f.splits);
                 const int from = max(0, seen.from - j0) / 16 * 16;
                 const int to = min((int)KEYS, seen.to - j0);
-                if (g.pairs && f.s.D == D)
+                if (g.pairs && g.width == D)
                     add_dq<D, true>(x, g.row, adds, in, warp, q.queries - now, from, to, D);
                 else
-                    add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, f.s.D);
+                    add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, g.width);
             }
         }
         store_sums<D, M>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
@@ -136,7 +136,7 @@ static __global__ void add_partials(const backward_args f, int keys_of_one, unsi
     const int D = f.s.D, fours = (D + 3) / 4, per_row = f.s.H * fours;
     const int row0 = (int)(blockIdx.x % blocks) * PACK_ROWS;
     const int items = min(q.queries - row0, (int)PACK_ROWS) * per_row;
-    const size_t wide = (size_t)(f.s.H * D);
+    const size_t wide = (size_t)(f.s.H * f.channels);
     for (int item = (int)threadIdx.x; item < items; item += BLOCK) {
         const int i = row0 + item / per_row, h = item % per_row / fours, c = item % fours * 4;
         const span seen = keys_of_tile(f.s, q, i / QUERIES * QUERIES);
@@ -148,13 +148,12 @@ static __global__ void add_partials(const backward_args f, int keys_of_one, unsi
             b = load_pair_of(f.dq, to, c + 2, D, whole);
         }
         for (int split = 0; seen.from < seen.to && split < f.splits; split++) {
-            const float *x = f.partial + (size_t)(h * D) +
+            const float *x = f.partial + (size_t)(h * f.channels) +
                              ((size_t)split * f.rows_q + q.q_at + (size_t)i) * wide;
             if (first_tile(seen.from, keys_of_one, split, f.splits) > (seen.to - 1) / keys_of_one)
                 continue;
-            const float2 u = load_pair(x, c, D, D % 4 == 0);
-            const float2 v = load_pair(x, c + 2, D, D % 4 == 0);
-            a.x += u.x, a.y += u.y, b.x += v.x, b.y += v.y;
+            const float4 more = *(const float4 *)(x + c);
+            a.x += more.x, a.y += more.y, b.x += more.z, b.y += more.w;
         }
         store_pair_of(f.dq, to, a.x, a.y, c, D, whole);
         store_pair_of(f.dq, to, b.x, b.y, c + 2, D, whole);
@@ -176,7 +175,8 @@ template <int D, bool DROPS> static void launch(const backward_args &f, size_t B
 static int splits_of(const attention_sizes &n, const attention_args *a, size_t keys_of_one)
 {
     const size_t tiles = (n.longest_full + keys_of_one - 1) / keys_of_one, heads = a->B * a->Hkv;
-    const size_t most = ((size_t)512 << 20) / (n.rows_q * a->H * a->D * sizeof(float) + 1);
+    const size_t most =
+        ((size_t)512 << 20) / (n.rows_q * a->H * (size_t)attention_channels(a) * sizeof(float) + 1);
     size_t splits = (BLOCKS_WANTED + heads - 1) / heads;
     splits = splits < tiles ? splits : tiles;
     splits = splits < most ? splits : most;
@@ -189,14 +189,16 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
 {
     const unsigned blocks = (unsigned)((n.longest_q + PACK_ROWS - 1) / PACK_ROWS);
     f->splits = f->dq.x ? splits_of(n, a, backward_sizes<D>::KEYS) : 1;
-    const bool parts = f->dq.x && (f->splits > 1 || f->dq.bf16);
+    const bool whole = !f->dq.bf16 && (D != 64 || !HAS_GROUPS || (f->dq.pairs && a->D == D));
+    const bool parts = f->dq.x && (f->splits > 1 || !whole);
     float2 *stats = (float2 *)qkv__arena_alloc(e->scratch, n.rows_q * a->H * sizeof *stats);
     if (parts)
         f->partial = (float *)qkv__arena_alloc(
-            e->scratch, (size_t)f->splits * n.rows_q * a->H * a->D * sizeof(float));
+            e->scratch, (size_t)f->splits * n.rows_q * a->H * D * sizeof(float));
     if (!stats || (parts && !f->partial))
         return;
     f->rows_q = n.rows_q;
+    f->channels = D;
     f->stats = p->stats = stats;
     p->clear = f->dq.x && !f->dq.acc && !parts;
     LAUNCH((prepare<D>), (unsigned)a->B * blocks, BLOCK, 0, *f, *p, blocks);

@@ -24,7 +24,8 @@ typedef struct {
     size_t rows_q;
     rows_out dq, dk, dv;
     int splits;     /* blocks of a head */
-    float *partial; /* (splits, rows_q, H, D): their dq; NULL: one block adds to dq itself */
+    float *partial; /* (splits, rows_q, H, channels): their dq; NULL: one block adds to dq itself */
+    int channels;   /* that heads are computed with */
 } backward_args;
 
 /* The products by groups of warps (wgmma.cuh), of 64 channels; and whether the build has them. */

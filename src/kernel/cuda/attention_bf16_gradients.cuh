@@ -9,6 +9,7 @@
 typedef struct {
     float *x; /* row 0 of the sequence and the head */
     size_t row;
+    int width;
     bool pairs, acc;
 } dq_rows;
 
@@ -16,11 +17,12 @@ static __device__ __forceinline__ dq_rows dq_of(const backward_args &f, const se
                                                 int split, int h)
 {
     if (f.partial) {
-        const size_t row = (size_t)split * f.rows_q + q.q_at, wide = (size_t)(f.s.H * f.s.D);
-        return {f.partial + row * wide + (size_t)(h * f.s.D), wide, f.s.D % 2 == 0, false};
+        const size_t row = (size_t)split * f.rows_q + q.q_at;
+        const size_t wide = (size_t)(f.s.H * f.channels);
+        return {f.partial + row * wide + (size_t)(h * f.channels), wide, f.channels, true, false};
     }
-    return {(float *)f.dq.x + q.q_begin * f.dq.row + (size_t)h * f.dq.head, f.dq.row, f.dq.pairs,
-            f.dq.acc};
+    return {(float *)f.dq.x + q.q_begin * f.dq.row + (size_t)h * f.dq.head, f.dq.row, f.s.D,
+            f.dq.pairs, f.dq.acc};
 }
 
 /* A warp's part of dq: half the queries, N tiles of 8 channels from `left` on; x: of its first

@@ -163,8 +163,8 @@ static __device__ __forceinline__ void half_step(group_keys &g, const group_memo
         share(in.ds + half * 2 * TILE, b, g.key);
 }
 
-/* dq of the half that is the group's, of queries from i on, [+]= ds times keys. */
-template <bool WHOLE>
+/* dq of the half that is the group's, of queries from i on, [+]= ds times keys; `to` has pairs of
+ * all 64 channels. */
 static __device__ __forceinline__ void add_half(const group_memory &in, int side, int half,
                                                 const backward_args &f, const sequence &q,
                                                 const dq_rows &to, bool mine, bool adds, int j0,
@@ -181,7 +181,7 @@ static __device__ __forceinline__ void add_half(const group_memory &in, int side
         for (int n = 0; n < 8; n++) {
             old[r][n] = make_float2(0, 0);
             if (adds && i + row + 8 * r < q.queries)
-                old[r][n] = load_pair(x + (size_t)(8 * r) * to.row, 8 * n + left, f.s.D, WHOLE);
+                old[r][n] = load_pair(x + (size_t)(8 * r) * to.row, 8 * n + left, 64, true);
         }
     wgmma_wrote();
     __syncthreads(); /* ds of both groups is there */
@@ -208,7 +208,7 @@ static __device__ __forceinline__ void add_half(const group_memory &in, int side
 #pragma unroll
             for (int n = 0; n < 8; n++)
                 store_pair(x + (size_t)(8 * r) * to.row, old[r][n].x + z[n][2 * r],
-                           old[r][n].y + z[n][2 * r + 1], 8 * n + left, f.s.D, WHOLE);
+                           old[r][n].y + z[n][2 * r + 1], 8 * n + left, 64, true);
 }
 
 static __device__ __forceinline__ void add_dq(const group_memory &in, int group, int side,
@@ -221,10 +221,7 @@ static __device__ __forceinline__ void add_dq(const group_memory &in, int group,
     const bool mine = i < q.queries && seen.from < j0 + KEYS && seen.to > j0 &&
                       seen.from < seen.to;
     const bool adds = mine && (to.acc || now.tile != first_tile(seen.from, KEYS, split, f.splits));
-    if (to.pairs && f.s.D == 64)
-        add_half<true>(in, side, group, f, q, to, mine, adds, j0, i);
-    else
-        add_half<false>(in, side, group, f, q, to, mine, adds, j0, i);
+    add_half(in, side, group, f, q, to, mine, adds, j0, i);
 }
 
 static __device__ __forceinline__ group_memory memory_at(char *p)
