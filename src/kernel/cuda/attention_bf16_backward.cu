@@ -4,8 +4,8 @@
  * A block has one head of keys and values of a sequence: tile by tile of its keys it goes over the
  * queries that see them, adds to the sums of dk and dv in registers, and to dq in memory, which no
  * other block touches. Where there are too few heads to fill the card, blocks share the tiles of a
- * head, each with a dq of its own in scratch memory, and these are added in order; so is the one dq
- * of a block where the gradient that is wanted is bf16, or has no pairs to add to. */
+ * head, each with a dq of its own in scratch memory, and these are added in order. The one dq of a
+ * block lies there too where the gradient that is wanted is bf16, or has no pairs to add to. */
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
@@ -56,8 +56,8 @@ static __global__ void prepare(const backward_args f, const prepare_args p, unsi
         }
         const span seen = keys_of_tile(f.s, q, i / QUERIES * QUERIES);
         if (p.clear && seen.from >= seen.to)
-            for (int c = column; c < min(column + 8, f.s.D); c++)
-                ((float *)f.dq.x)[from * f.dq.row + (size_t)h * f.dq.head + (size_t)c] = 0;
+            for (int c = column; c < min(column + 8, f.s.D); c += 2)
+                store_pair_of(f.dq, from * f.dq.row + (size_t)h * f.dq.head, 0, 0, c, f.s.D, false);
     }
 }
 /* ---- the block ------------------------------------------------------------------------------- */
@@ -200,7 +200,8 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
     f->rows_q = n.rows_q;
     f->channels = D;
     f->stats = p->stats = stats;
-    p->clear = f->dq.x && !f->dq.acc && !parts;
+    f->ends = D == 64 && HAS_GROUPS && parts && f->splits == 1;
+    p->clear = f->dq.x && !f->dq.acc && (!parts || f->ends);
     LAUNCH((prepare<D>), (unsigned)a->B * blocks, BLOCK, 0, *f, *p, blocks);
     if (D == 64 && HAS_GROUPS)
         backward_by_groups(*f, a);
@@ -208,7 +209,7 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
         launch<D, true>(*f, a->B);
     else
         launch<D, false>(*f, a->B);
-    if (parts)
+    if (parts && !f->ends)
         LAUNCH(add_partials, (unsigned)a->B * blocks, BLOCK, 0, *f, (int)backward_sizes<D>::KEYS,
                blocks);
 }

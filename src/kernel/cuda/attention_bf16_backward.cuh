@@ -26,6 +26,7 @@ typedef struct {
     int splits;     /* blocks of a head */
     float *partial; /* (splits, rows_q, H, channels): their dq; NULL: one block adds to dq itself */
     int channels;   /* that heads are computed with */
+    bool ends;      /* the block's last tile of keys makes dq of it */
 } backward_args;
 
 /* The products by groups of warps (wgmma.cuh), of 64 channels; and whether the build has them. */

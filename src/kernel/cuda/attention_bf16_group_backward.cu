@@ -163,33 +163,34 @@ static __device__ __forceinline__ void half_step(group_keys &g, const group_memo
         share(in.ds + half * 2 * TILE, b, g.key);
 }
 
-/* dq of the half that is the group's, of queries from i on, [+]= ds times keys; `to` has pairs of
- * all 64 channels. */
-static __device__ __forceinline__ void add_half(const group_memory &in, int side, int half,
-                                                const backward_args &f, const sequence &q,
-                                                const dq_rows &to, bool mine, bool adds, int j0,
-                                                int i)
+/* What a group adds to: queries from i on of a head; `to` has pairs of all 64 channels. */
+typedef struct {
+    int h, i;
+    bool mine, adds, ends; /* they see keys of this tile, of one before, of none after */
+} dq_half;
+
+static __device__ __forceinline__ dq_half half_of(const backward_args &f, const sequence &q,
+                                                  const dq_rows &to, int split, const place &now,
+                                                  int group)
 {
-    const int lane = (int)threadIdx.x % WARP;
-    const int row = (int)threadIdx.x % GROUP / WARP * 16 + lane / 4, left = lane % 4 * 2;
-    float *x = to.x + (size_t)(i + row) * to.row;
-    float z[8][4];
-    float2 old[2][8];
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-            old[r][n] = make_float2(0, 0);
-            if (adds && i + row + 8 * r < q.queries)
-                old[r][n] = load_pair(x + (size_t)(8 * r) * to.row, 8 * n + left, 64, true);
-        }
-    wgmma_wrote();
-    __syncthreads(); /* ds of both groups is there */
+    const int i = now.i0 + group * QUERIES, j0 = now.tile * KEYS;
+    const span seen = keys_of_tile(f.s, q, i);
+    const bool mine = i < q.queries && seen.from < j0 + KEYS && seen.to > j0 &&
+                      seen.from < seen.to;
+    const bool adds = mine && (to.acc || now.tile != first_tile(seen.from, KEYS, split, f.splits));
+    return {now.h, i, mine, adds, f.ends && seen.to <= j0 + KEYS};
+}
+
+/* z = ds times keys, of one half. */
+static __device__ __forceinline__ void multiply_half(float (&z)[8][4], const group_memory &in,
+                                                     int side, int half, const backward_args &f,
+                                                     const sequence &q, int j0, int i)
+{
     bool any = false;
     wgmma_fence();
 #pragma unroll
     for (int part = 0; part < GROUPS; part++)
-        if (mine && !apart(f.s, q, j0 + part * GROUP_KEYS, i)) {
+        if (!apart(f.s, q, j0 + part * GROUP_KEYS, i)) {
             const tile_from ds = tile_of(in.ds + (2 * half + part) * TILE);
             const tile_from keys = tile_of(in.k + (2 * side + part) * TILE);
 #pragma unroll
@@ -200,28 +201,60 @@ static __device__ __forceinline__ void add_half(const group_memory &in, int side
     wgmma_set();
     wgmma_wait<0>();
     wgmma_done(z);
-    if (!any)
-        return;
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-        if (i + row + 8 * r < q.queries)
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-                store_pair(x + (size_t)(8 * r) * to.row, old[r][n].x + z[n][2 * r],
-                           old[r][n].y + z[n][2 * r + 1], 8 * n + left, 64, true);
 }
 
+/* Numbers 2 t and 2 t + 1 of 8 n on, of row i of dq. */
+static __device__ __forceinline__ void end_pair(const backward_args &f, const sequence &q, int h,
+                                                int i, int column, float2 y)
+{
+    const bool whole = f.dq.pairs && f.s.D == 64;
+    const size_t at = (q.q_begin + (size_t)i) * f.dq.row + (size_t)h * f.dq.head;
+    if (f.dq.acc) {
+        const float2 before = load_pair_of(f.dq, at, column, f.s.D, whole);
+        y.x += before.x, y.y += before.y;
+    }
+    store_pair_of(f.dq, at, y.x, y.y, column, f.s.D, whole);
+}
+
+/* dq of the half that is the group's [+]= ds times keys. */
 static __device__ __forceinline__ void add_dq(const group_memory &in, int group, int side,
                                               const backward_args &f, const sequence &q, int split,
                                               const place &now)
 {
-    const int i = now.i0 + group * QUERIES, j0 = now.tile * KEYS;
+    const int lane = (int)threadIdx.x % WARP;
+    const int row = (int)threadIdx.x % GROUP / WARP * 16 + lane / 4, left = lane % 4 * 2;
     const dq_rows to = dq_of(f, q, split, now.h);
-    const span seen = keys_of_tile(f.s, q, i);
-    const bool mine = i < q.queries && seen.from < j0 + KEYS && seen.to > j0 &&
-                      seen.from < seen.to;
-    const bool adds = mine && (to.acc || now.tile != first_tile(seen.from, KEYS, split, f.splits));
-    add_half(in, side, group, f, q, to, mine, adds, j0, i);
+    const dq_half d = half_of(f, q, to, split, now, group);
+    float *x = to.x + (size_t)(d.i + row) * to.row + left;
+    float z[8][4];
+    float2 old[2][8];
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            old[r][n] = make_float2(0, 0);
+            if (d.adds && d.i + row + 8 * r < q.queries)
+                old[r][n] = *(const float2 *)(x + (size_t)(8 * r) * to.row + 8 * n);
+        }
+    wgmma_wrote();
+    __syncthreads(); /* ds of both groups is there */
+    if (!d.mine)
+        return;
+    multiply_half(z, in, side, group, f, q, now.tile * KEYS, d.i);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = d.i + row + 8 * r;
+        if (i >= q.queries)
+            continue;
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const float2 y = make_float2(old[r][n].x + z[n][2 * r], old[r][n].y + z[n][2 * r + 1]);
+            if (d.ends)
+                end_pair(f, q, d.h, i, 8 * n + left, y);
+            else
+                *(float2 *)(x + (size_t)(8 * r) * to.row + 8 * n) = y;
+        }
+    }
 }
 
 static __device__ __forceinline__ group_memory memory_at(char *p)
