@@ -220,15 +220,18 @@ static inline void answer(problem *p)
 typedef struct {
     size_t max_t, max_s, max_d, heads;
     bool causal, window, lengths, packed, bias, relative, dropout, grouped, strides, accumulate,
-        drop_outputs;
+        drop_outputs, same, long_enough; /* queries as keys; 16 of each, where not packed */
 } recipe;
 
 static inline void problem_rows(problem *p, const recipe *r, dice *d)
 {
     size_t t = 1 + roll(d, (uint32_t)r->max_t), s = 1 + roll(d, (uint32_t)r->max_s);
+    t = r->long_enough && t < 16 ? 16 : t;
+    s = r->same ? t : r->long_enough && s < 16 ? 16 : s;
     for (size_t b = 0; b < p->a.B; b++) {
         p->q_len[b] = r->packed ? roll(d, (uint32_t)r->max_t + 1) : t;
-        p->k_len_full[b] = r->packed ? roll(d, (uint32_t)r->max_s + 1) : s;
+        p->k_len_full[b] = r->packed && !r->same ? roll(d, (uint32_t)r->max_s + 1) :
+                           r->packed ? p->q_len[b] : s;
         p->k_len[b] = p->k_len_full[b];
         if (r->lengths) {
             p->k_len[b] = roll(d, (uint32_t)p->k_len[b] + 1);
@@ -288,7 +291,8 @@ static inline void problem_answers(problem *p)
     answer(p);
 }
 
-static inline void problem_make(problem *p, const recipe *r, dice *d)
+/* Without answers. channels: of every head; 0: as the recipe says. */
+static inline void problem_draw(problem *p, const recipe *r, size_t channels, dice *d)
 {
     *p = (problem){ .want_q = true, .want_k = true, .want_v = true,
                     .want_bias = r->bias || r->relative };
@@ -299,6 +303,8 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
     a->D = 1 + roll(d, (uint32_t)r->max_d);
     a->D = roll(d, 2) ? (a->D + 15) / 16 * 16 : a->D;
     a->Dv = roll(d, 2) ? a->D : 1 + roll(d, (uint32_t)r->max_d);
+    if (channels)
+        a->D = a->Dv = channels;
     a->causal = r->causal || r->window;
     a->window = r->window ? 1 + roll(d, (uint32_t)r->max_s) : 0;
     a->scale = roll(d, 3) ? 1 / sqrt((double)a->D) : 0.5;
@@ -331,6 +337,11 @@ static inline void problem_make(problem *p, const recipe *r, dice *d)
         p->want_q = roll(d, 2), p->want_k = roll(d, 2), p->want_v = roll(d, 2);
         p->want_bias = (r->bias || r->relative) && roll(d, 2);
     }
+}
+
+static inline void problem_make(problem *p, const recipe *r, dice *d)
+{
+    problem_draw(p, r, 0, d);
     problem_answers(p);
 }
 

@@ -33,22 +33,42 @@ typedef struct {
     float kept; /* 1 / (1 - p); 1 without dropout */
 } attention_shape;
 
-/* f32 numbers at x + row * row stride + head * head stride; quads: by 16 aligned bytes. */
+/* Numbers at x + row * row stride + head * head stride, f32 or bf16; wide: by 16 aligned bytes. */
 typedef struct {
-    const float *x;
+    const void *x;
     size_t row, head;
     int width;
-    bool quads;
-} rows_f32;
+    bool bf16, wide;
+} rows_in;
 
-static inline rows_f32 rows_of(const float *x, size_t row, size_t head, size_t width)
+static inline rows_in rows_of(const void *x, size_t row, size_t head, size_t width, bool bf16)
 {
-    return {x, row, head, (int)width, (uintptr_t)x % 16 == 0 && row % 4 == 0 && head % 4 == 0};
+    const size_t whole = bf16 ? 8 : 4;
+    return {x, row, head, (int)width, bf16,
+            (uintptr_t)x % 16 == 0 && row % whole == 0 && head % whole == 0};
 }
 
-static inline bool in_pairs(const float *x, size_t row, size_t head)
+/* bf16 that is copied by 16 aligned bytes, from tensors or from scratch memory (packed: rows count
+ * from q_at and k_at). Columns from width, a multiple of 8, on are 0. */
+typedef struct {
+    const bf16 *x;
+    size_t row, head;
+    int width;
+    bool packed;
+} operand;
+
+/* Rows that a kernel writes, f32 or bf16; pairs: by pairs of numbers. acc: they are added to. x
+ * NULL: not wanted. */
+typedef struct {
+    void *x;
+    size_t row, head;
+    bool bf16, pairs, acc;
+} rows_out;
+
+static inline rows_out rows_to(void *x, size_t row, size_t head, bool bf16, bool acc)
 {
-    return (uintptr_t)x % 8 == 0 && row % 2 == 0 && head % 2 == 0;
+    return {x, row, head, bf16,
+            (uintptr_t)x % (bf16 ? 4 : 8) == 0 && row % 2 == 0 && head % 2 == 0, acc};
 }
 
 /* ---- on the host ----------------------------------------------------------------------------- */
@@ -61,6 +81,36 @@ enum { LEAST = 16 }; /* channels, and queries and keys of the longest sequence *
 /* False where no kernel of these serves; where one does, the sequences are on their way to the
  * card. */
 bool attention_bf16_shape(attention_shape *s, attention_sizes *n, const attention_args *a);
+
+/* Operands that tensors do not have as kernels read them, on their way to scratch memory. */
+enum { PACKS = 4 };
+typedef struct {
+    rows_in from;
+    bf16 *to; /* (rows, heads, D) */
+    int heads;
+    bool keys;
+} pack_job;
+typedef struct {
+    const sequence *sequences;
+    int D, jobs;
+    unsigned blocks; /* of a sequence */
+    pack_job job[PACKS];
+} packing;
+/* x as kernels read it: as it lies, or by a further job; false without memory. */
+bool attention_operand(operand *o, packing *p, const qkv_exec *e, const attention_sizes &n,
+                       const rows_in &x, size_t heads, bool keys);
+void attention_pack(packing *p, const attention_sizes &n, size_t B);
+
+/* The kernels of f32, of arguments of which any are bf16 (e->bf16). */
+void attention_plain(qkv_k_attention_fn *f32, const qkv_exec *e, qkv_real *out, qkv_real *lse,
+                     const qkv_real *q, const qkv_real *k, const qkv_real *v,
+                     const attention_args *a);
+void attention_plain_bwd(qkv_k_attention_bwd_fn *f32, const qkv_exec *e, qkv_real *dq,
+                         qkv_real *dk, qkv_real *dv, qkv_real *dbias, const qkv_real *dout,
+                         const qkv_real *out, const qkv_real *lse, const qkv_real *q,
+                         const qkv_real *k, const qkv_real *v, const attention_args *a,
+                         const qkv_k_attention_bwd_args *w);
+static inline bool in_bf16(const qkv_exec *e, int parameter) { return e->bf16 >> parameter & 1; }
 void cuda_attention_bf16_backward(qkv_kernels *k); /* enters it */
 /* The channels that heads are computed with. */
 static inline int attention_channels(const attention_args *a)
@@ -93,19 +143,49 @@ static __device__ __forceinline__ int warp_index(void)
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0);
 }
 
-/* Numbers column .. column + 7 of a row, 0 from width on. */
-static __device__ __forceinline__ void load_eight(float (&y)[8], const float *row, int column,
-                                                  int width, bool quads)
+static __device__ __forceinline__ float low_half(unsigned two)
 {
-    if (quads && column + 8 <= width) {
-        const float4 a = *(const float4 *)(row + column), b = *(const float4 *)(row + column + 4);
+    return __uint_as_float(two << 16);
+}
+static __device__ __forceinline__ float high_half(unsigned two)
+{
+    return __uint_as_float(two & 0xffff0000u);
+}
+static __device__ __forceinline__ void widen_eight(float (&y)[8], const uint4 &words)
+{
+    y[0] = low_half(words.x), y[1] = high_half(words.x);
+    y[2] = low_half(words.y), y[3] = high_half(words.y);
+    y[4] = low_half(words.z), y[5] = high_half(words.z);
+    y[6] = low_half(words.w), y[7] = high_half(words.w);
+}
+
+/* Numbers column .. column + 7 of a row and a head, 0 from the width on. */
+static __device__ __forceinline__ void load_eight(float (&y)[8], const rows_in &from, size_t row,
+                                                  int head, int column)
+{
+    const size_t at = row * from.row + (size_t)head * from.head + (size_t)column;
+    const bool all = from.wide && column + 8 <= from.width;
+    if (from.bf16) {
+        const bf16 *x = (const bf16 *)from.x + at;
+        if (all) {
+            widen_eight(y, *(const uint4 *)x);
+            return;
+        }
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            y[c] = column + c < from.width ? __bfloat162float(x[c]) : 0;
+        return;
+    }
+    const float *x = (const float *)from.x + at;
+    if (all) {
+        const float4 a = *(const float4 *)x, b = *(const float4 *)(x + 4);
         y[0] = a.x, y[1] = a.y, y[2] = a.z, y[3] = a.w;
         y[4] = b.x, y[5] = b.y, y[6] = b.z, y[7] = b.w;
         return;
     }
 #pragma unroll
     for (int c = 0; c < 8; c++)
-        y[c] = column + c < width ? row[column + c] : 0;
+        y[c] = column + c < from.width ? x[c] : 0;
 }
 
 static __device__ __forceinline__ uint4 round_eight(const float (&x)[8])
@@ -114,62 +194,28 @@ static __device__ __forceinline__ uint4 round_eight(const float (&x)[8])
                       bf16_pair(x[6], x[7]));
 }
 
-/* The thread's items first .. first + n - 1 of load_rounded: all are asked for before one is
- * waited for. */
-template <int D, bool WHOLE, int n>
-static __device__ __forceinline__ void load_rounded_items(bf16 *tile, const rows_f32 &from,
-                                                          const float *x, int rows, int first)
+/* Row i of a sequence's queries, or of its keys, as the operand counts them. */
+static __device__ __forceinline__ size_t query_row(const operand &o, const sequence &q, int i)
 {
-    float y[n][8];
-#pragma unroll
-    for (int k = 0; k < n; k++) {
-        const int item = (first + k) * ATTENTION_THREADS + (int)threadIdx.x, r = item / (D / 8);
-#pragma unroll
-        for (int c = 0; c < 8; c++)
-            y[k][c] = 0;
-        if (r < rows)
-            load_eight(y[k], x + (size_t)r * from.row, item % (D / 8) * 8, WHOLE ? D : from.width,
-                       WHOLE || from.quads);
-    }
-#pragma unroll
-    for (int k = 0; k < n; k++) {
-        const int item = (first + k) * ATTENTION_THREADS + (int)threadIdx.x;
-        *(uint4 *)(tile + item / (D / 8) * (D + ATTENTION_GAP) + item % (D / 8) * 8) =
-            round_eight(y[k]);
-    }
+    return (o.packed ? q.q_at : q.q_begin) + (size_t)i;
+}
+static __device__ __forceinline__ size_t key_row(const operand &o, const sequence &q, int j)
+{
+    return (o.packed ? q.k_at : q.k_begin) + (size_t)j;
 }
 
-/* tile (ROWS, D; row stride D + ATTENTION_GAP) = rows row .. of a head; 0 from `rows` on. */
+/* tile (ROWS, D; row stride D + ATTENTION_GAP) = rows row .. of a head, begun; 0 from `rows` on. */
 template <int D, int ROWS>
-static __device__ __forceinline__ void load_rounded(bf16 *tile, const rows_f32 &from, size_t row,
-                                                    int head, int rows)
+static __device__ __forceinline__ void begin_copy(bf16 *tile, const operand &from, size_t row,
+                                                  int head, int rows)
 {
-    enum { ITEMS = ROWS * D / 8 / ATTENTION_THREADS, AT_ONCE = ITEMS % 4 ? 2 : 4 };
-    static_assert(ITEMS % AT_ONCE == 0, "whole batches of items");
-    const float *x = from.x + row * from.row + (size_t)head * from.head;
-    if (from.quads && from.width == D) {
-#pragma unroll
-        for (int n = 0; n < ITEMS; n += AT_ONCE)
-            load_rounded_items<D, true, AT_ONCE>(tile, from, x, rows, n);
-        return;
-    }
-#pragma unroll 1
-    for (int n = 0; n < ITEMS; n++)
-        load_rounded_items<D, false, 1>(tile, from, x, rows, n);
-}
-
-/* Likewise, begun, of what is in bf16 already: (rows, heads, D) without gaps. */
-template <int D, int ROWS>
-static __device__ __forceinline__ void begin_copy(bf16 *tile, const bf16 *from, size_t row,
-                                                  int head, int heads, int rows)
-{
-    const bf16 *x = from + (row * (size_t)heads + (size_t)head) * D;
+    const bf16 *x = from.x + row * from.row + (size_t)head * from.head;
 #pragma unroll
     for (int n = 0; n < ROWS * D / 8 / ATTENTION_THREADS; n++) {
         const int item = n * ATTENTION_THREADS + (int)threadIdx.x;
         const int r = item / (D / 8), column = item % (D / 8) * 8;
-        copy_async_16(tile + r * (D + ATTENTION_GAP) + column, x + r * heads * D + column,
-                      r < rows);
+        copy_async_16(tile + r * (D + ATTENTION_GAP) + column, x + (size_t)r * from.row + column,
+                      r < rows && column < from.width);
     }
 }
 
@@ -193,6 +239,39 @@ static __device__ __forceinline__ void store_pair(float *y, float a, float b, in
         y[column] = a;
     if (column + 1 < width)
         y[column + 1] = b;
+}
+
+/* Likewise at number `at` of rows that are f32 or bf16. */
+static __device__ __forceinline__ float2 load_pair_of(const rows_out &g, size_t at, int column,
+                                                      int width, bool whole)
+{
+    if (!g.bf16)
+        return load_pair((const float *)g.x + at, column, width, whole);
+    const bf16 *x = (const bf16 *)g.x + at;
+    if (whole) {
+        const unsigned two = *(const unsigned *)(x + column);
+        return make_float2(low_half(two), high_half(two));
+    }
+    return make_float2(column < width ? __bfloat162float(x[column]) : 0,
+                       column + 1 < width ? __bfloat162float(x[column + 1]) : 0);
+}
+
+static __device__ __forceinline__ void store_pair_of(const rows_out &g, size_t at, float a,
+                                                     float b, int column, int width, bool whole)
+{
+    if (!g.bf16) {
+        store_pair((float *)g.x + at, a, b, column, width, whole);
+        return;
+    }
+    bf16 *y = (bf16 *)g.x + at;
+    if (whole) {
+        *(unsigned *)(y + column) = bf16_pair(a, b);
+        return;
+    }
+    if (column < width)
+        y[column] = __float2bfloat16_rn(a);
+    if (column + 1 < width)
+        y[column + 1] = __float2bfloat16_rn(b);
 }
 
 /* Where a lane's row lies of the four matrices that are 16 rows and 16 columns at (row, column):

@@ -1,39 +1,28 @@
-/* attention_bf16_backward.cu - gradients of attention on tensor cores: operands rounded to bf16,
- * weights and sums in f32.
+/* attention_bf16_backward.cu - gradients of attention on tensor cores: operands in bf16, weights
+ * and sums in f32.
  *
- * Queries and gradients of the output are rounded once, to scratch memory. A block has one head of
- * keys and values of a sequence: tile by tile of its keys it goes over the queries that see them,
- * adds to the sums of dk and dv in registers, and to dq in memory, which no other block touches.
- * Where there are too few heads to fill the card, blocks share the tiles of a head, each with a dq
- * of its own in scratch memory, and these are added in order. */
+ * A block has one head of keys and values of a sequence: tile by tile of its keys it goes over the
+ * queries that see them, adds to the sums of dk and dv in registers, and to dq in memory, which no
+ * other block touches. Where there are too few heads to fill the card, blocks share the tiles of a
+ * head, each with a dq of its own in scratch memory, and these are added in order. The one dq of a
+ * block lies there too where the gradient that is wanted is bf16, or has no pairs to add to. */
 #include <cmath>
 
 #include "kernel/cuda/attention_bf16_gradients.cuh"
+#include "kernel/cuda/wgmma.cuh"
 
 static qkv_k_attention_bwd_fn *backward_f32; /* what serves everything else */
 
-/* ---- queries and gradients of the output in bf16 --------------------------------------------- */
+/* ---- what a query is asked for again and again ----------------------------------------------- */
 
 typedef struct {
-    rows_f32 q, dout, out;
+    rows_in out;
     const float *lse;
-    bf16 *q_to, *dout_to;
     float2 *stats;
     bool clear; /* dq of queries that no tile of keys meets */
 } prepare_args;
 
-static __device__ __forceinline__ span keys_of_tile(const attention_shape &s, const sequence &q,
-                                                    int i0)
-{
-    return keys_seen(s, q, i0, min(i0 + (int)QUERIES, q.queries) - 1);
-}
-
-/* delta is of dout as it was rounded: it meets the same numbers in the products. */
-static __device__ __forceinline__ float dot_pair(unsigned two, float x, float y)
-{
-    return __uint_as_float(two << 16) * x + __uint_as_float(two & 0xffff0000u) * y;
-}
-
+/* delta is of dout in bf16: it meets the same numbers in the products. */
 template <int D>
 static __global__ void prepare(const backward_args f, const prepare_args p, unsigned blocks)
 {
@@ -44,22 +33,16 @@ static __global__ void prepare(const backward_args f, const prepare_args p, unsi
     for (int base = 0; base < items; base += BLOCK) {
         const int item = base + (int)threadIdx.x, i = row0 + item / per_row;
         const int h = item % per_row / LANES, column = item % LANES * 8;
-        const size_t from = q.q_begin + (size_t)i, row = q.q_at + (size_t)i;
-        const size_t to = ((row * (size_t)f.s.H + (size_t)h) * D + (size_t)column) / 8;
+        const size_t from = q.q_begin + (size_t)i;
         float sum = 0;
-        if (item < items && column < D) {
-            float x[8], y[8], z[8];
-            load_eight(x, p.q.x + from * p.q.row + (size_t)h * p.q.head, column, p.q.width,
-                       p.q.quads);
-            load_eight(y, p.dout.x + from * p.dout.row + (size_t)h * p.dout.head, column,
-                       p.dout.width, p.dout.quads);
-            load_eight(z, p.out.x + from * p.out.row + (size_t)h * p.out.head, column, p.out.width,
-                       p.out.quads);
-            const uint4 words = round_eight(y);
-            ((uint4 *)p.q_to)[to] = round_eight(x);
-            ((uint4 *)p.dout_to)[to] = words;
-            sum = dot_pair(words.x, z[0], z[1]) + dot_pair(words.y, z[2], z[3]) +
-                  dot_pair(words.z, z[4], z[5]) + dot_pair(words.w, z[6], z[7]);
+        if (item < items && column < f.dout.width) {
+            float y[8], z[8];
+            widen_eight(y, *(const uint4 *)(f.dout.x + query_row(f.dout, q, i) * f.dout.row +
+                                            (size_t)h * f.dout.head + (size_t)column));
+            load_eight(z, p.out, from, h, column);
+#pragma unroll
+            for (int c = 0; c < 8; c++)
+                sum += y[c] * z[c];
         }
 #pragma unroll
         for (int d = LANES / 2; d > 0; d /= 2)
@@ -68,37 +51,16 @@ static __global__ void prepare(const backward_args f, const prepare_args p, unsi
             continue;
         if (column == 0) {
             const float lse = p.lse[from * (size_t)f.s.H + (size_t)h];
-            p.stats[(size_t)h * f.rows_q + row] =
+            p.stats[(size_t)h * f.rows_q + q.q_at + (size_t)i] =
                 make_float2(lse == -INFINITY ? INFINITY : lse * 1.44269504f, sum * f.s.scale);
         }
         const span seen = keys_of_tile(f.s, q, i / QUERIES * QUERIES);
         if (p.clear && seen.from >= seen.to)
-            for (int c = column; c < min(column + 8, f.s.D); c++)
-                f.dq.x[from * f.dq.row + (size_t)h * f.dq.head + (size_t)c] = 0;
+            for (int c = column; c < min(column + 8, f.s.D); c += 2)
+                store_pair_of(f.dq, from * f.dq.row + (size_t)h * f.dq.head, 0, 0, c, f.s.D, false);
     }
 }
 /* ---- the block ------------------------------------------------------------------------------- */
-
-/* Of the tiles that a block has, the first that meets queries which see keys from `from` on. */
-static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int split, int splits)
-{
-    const int first = from / keys_of_one;
-    return first + (split - first % splits + splits) % splits;
-}
-/* Queries, in tiles, that see a key of j0 .. j0 + keys - 1. */
-static __device__ __forceinline__ span query_tiles(const attention_shape &s, const sequence &q,
-                                                   int j0, int keys)
-{
-    const int last_key = min(j0 + keys, q.keys) - 1;
-    int first = 0, last = q.queries - 1;
-    if (s.causal) {
-        first = max(0, j0 - q.ahead);
-        last = min(last, last_key - q.ahead + s.window - 1);
-    }
-    if (last_key < j0 || first > last)
-        return {0, 0};
-    return {first / QUERIES, last / QUERIES + 1};
-}
 
 template <int D, bool DROPS>
 static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const backward_args f)
@@ -121,7 +83,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
     const int key = warp * WARP_KEYS; /* of a tile: the warp's first */
     for (int tile = split; tile * KEYS < q.keys_full; tile += f.splits) {
         const int j0 = tile * KEYS;
-        const span tiles = query_tiles(f.s, q, j0, KEYS);
+        const span tiles = query_tiles<QUERIES>(f.s, q, j0, KEYS);
         const int each = tiles.to - tiles.from, steps = each * group;
         sums<D> sum;
 #pragma unroll
@@ -133,9 +95,9 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
                     sum.dk[m][n][i] = sum.dv[m][n][i] = 0;
         __syncthreads(); /* no warp still reads the tile before */
         if (steps > 0) {
+            begin_copy<D, KEYS>(in.k, f.k, key_row(f.k, q, j0), head, q.keys - j0);
+            begin_copy<D, KEYS>(in.v, f.v, key_row(f.v, q, j0), head, q.keys - j0);
             begin_queries<D>(in, f, q, head * group, tiles.from * QUERIES, 0);
-            load_rounded<D, KEYS>(in.k, f.k, q.k_begin + (size_t)j0, head, q.keys - j0);
-            load_rounded<D, KEYS>(in.v, f.v, q.k_begin + (size_t)j0, head, q.keys - j0);
         }
         int h = head * group, i0 = tiles.from * QUERIES;
         for (int step = 0; step < steps; step++) {
@@ -150,39 +112,51 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
             half_tile<D, DROPS>(sum, in, key, stage, 0, f, q, now_h, j0, now);
             half_tile<D, DROPS>(sum, in, key, stage, 1, f, q, now_h, j0, now + HALF);
             if (f.dq.x) {
-                const gradient g = dq_of(f, q, split, now_h);
+                const dq_rows g = dq_of(f, q, split, now_h);
                 float *x = g.x + (size_t)now * g.row;
                 const span seen = keys_of_tile(f.s, q, now);
                 const bool adds = g.acc || tile != first_tile(seen.from, KEYS, split, f.splits);
                 const int from = max(0, seen.from - j0) / 16 * 16;
                 const int to = min((int)KEYS, seen.to - j0);
-                if (g.pairs && f.s.D == D)
+                if (g.pairs && g.width == D)
                     add_dq<D, true>(x, g.row, adds, in, warp, q.queries - now, from, to, D);
                 else
-                    add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, f.s.D);
+                    add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, g.width);
             }
         }
-        store_sums<D>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
-        store_sums<D>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
+        store_sums<D, M>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
+        store_sums<D, M>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
     }
 }
 
-/* dq = [dq +] what the blocks of a head have, in order. */
+/* dq = [dq +] what the blocks of a head have, in order. An item is four channels. */
 static __global__ void add_partials(const backward_args f, int keys_of_one, unsigned blocks)
 {
     const sequence q = f.s.sequences[blockIdx.x / blocks];
-    const int row0 = (int)(blockIdx.x % blocks) * PACK_ROWS, per_row = f.s.H * f.s.D;
+    const int D = f.s.D, fours = (D + 3) / 4, per_row = f.s.H * fours;
+    const int row0 = (int)(blockIdx.x % blocks) * PACK_ROWS;
     const int items = min(q.queries - row0, (int)PACK_ROWS) * per_row;
+    const size_t wide = (size_t)(f.s.H * f.channels);
     for (int item = (int)threadIdx.x; item < items; item += BLOCK) {
-        const int i = row0 + item / per_row, h = item % per_row / f.s.D, c = item % f.s.D;
+        const int i = row0 + item / per_row, h = item % per_row / fours, c = item % fours * 4;
         const span seen = keys_of_tile(f.s, q, i / QUERIES * QUERIES);
-        float *y = f.dq.x + (q.q_begin + (size_t)i) * f.dq.row + (size_t)h * f.dq.head + (size_t)c;
-        const float *x = f.partial + (q.q_at + (size_t)row0) * (size_t)per_row + (size_t)item;
-        float sum = f.dq.acc ? *y : 0;
-        for (int split = 0; seen.from < seen.to && split < f.splits; split++)
-            if (first_tile(seen.from, keys_of_one, split, f.splits) <= (seen.to - 1) / keys_of_one)
-                sum += x[(size_t)split * f.rows_q * (size_t)per_row];
-        *y = sum;
+        const size_t to = (q.q_begin + (size_t)i) * f.dq.row + (size_t)h * f.dq.head;
+        const bool whole = f.dq.pairs && c + 4 <= D;
+        float2 a = make_float2(0, 0), b = a;
+        if (f.dq.acc) {
+            a = load_pair_of(f.dq, to, c, D, whole);
+            b = load_pair_of(f.dq, to, c + 2, D, whole);
+        }
+        for (int split = 0; seen.from < seen.to && split < f.splits; split++) {
+            const float *x = f.partial + (size_t)(h * f.channels) +
+                             ((size_t)split * f.rows_q + q.q_at + (size_t)i) * wide;
+            if (first_tile(seen.from, keys_of_one, split, f.splits) > (seen.to - 1) / keys_of_one)
+                continue;
+            const float4 more = *(const float4 *)(x + c);
+            a.x += more.x, a.y += more.y, b.x += more.z, b.y += more.w;
+        }
+        store_pair_of(f.dq, to, a.x, a.y, c, D, whole);
+        store_pair_of(f.dq, to, b.x, b.y, c + 2, D, whole);
     }
 }
 
@@ -201,7 +175,8 @@ template <int D, bool DROPS> static void launch(const backward_args &f, size_t B
 static int splits_of(const attention_sizes &n, const attention_args *a, size_t keys_of_one)
 {
     const size_t tiles = (n.longest_full + keys_of_one - 1) / keys_of_one, heads = a->B * a->Hkv;
-    const size_t most = ((size_t)512 << 20) / (n.rows_q * a->H * a->D * sizeof(float) + 1);
+    const size_t most =
+        ((size_t)512 << 20) / (n.rows_q * a->H * (size_t)attention_channels(a) * sizeof(float) + 1);
     size_t splits = (BLOCKS_WANTED + heads - 1) / heads;
     splits = splits < tiles ? splits : tiles;
     splits = splits < most ? splits : most;
@@ -212,36 +187,34 @@ template <int D>
 static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const attention_sizes &n,
                 const attention_args *a)
 {
-    const size_t numbers = n.rows_q * a->H * D;
     const unsigned blocks = (unsigned)((n.longest_q + PACK_ROWS - 1) / PACK_ROWS);
     f->splits = f->dq.x ? splits_of(n, a, backward_sizes<D>::KEYS) : 1;
-    bf16 *to = (bf16 *)qkv__arena_alloc(e->scratch, 2 * numbers * sizeof *to);
+    const bool whole = !f->dq.bf16 && (D != 64 || !HAS_GROUPS || (f->dq.pairs && a->D == D));
+    const bool parts = f->dq.x && (f->splits > 1 || !whole);
     float2 *stats = (float2 *)qkv__arena_alloc(e->scratch, n.rows_q * a->H * sizeof *stats);
-    if (f->splits > 1)
+    if (parts)
         f->partial = (float *)qkv__arena_alloc(
-            e->scratch, (size_t)f->splits * n.rows_q * a->H * a->D * sizeof(float));
-    if (!to || !stats || (f->splits > 1 && !f->partial))
+            e->scratch, (size_t)f->splits * n.rows_q * a->H * D * sizeof(float));
+    if (!stats || (parts && !f->partial))
         return;
     f->rows_q = n.rows_q;
-    f->q = p->q_to = to;
-    f->dout = p->dout_to = to + numbers;
+    f->channels = D;
     f->stats = p->stats = stats;
-    p->clear = f->dq.x && !f->dq.acc && f->splits == 1;
+    f->ends = D == 64 && HAS_GROUPS && parts && f->splits == 1;
+    p->clear = f->dq.x && !f->dq.acc && (!parts || f->ends);
     LAUNCH((prepare<D>), (unsigned)a->B * blocks, BLOCK, 0, *f, *p, blocks);
-    if (a->dropout.p > 0)
+    if (D == 64 && HAS_GROUPS)
+        backward_by_groups(*f, a);
+    else if (a->dropout.p > 0)
         launch<D, true>(*f, a->B);
     else
         launch<D, false>(*f, a->B);
-    if (f->splits > 1)
+    if (parts && !f->ends)
         LAUNCH(add_partials, (unsigned)a->B * blocks, BLOCK, 0, *f, (int)backward_sizes<D>::KEYS,
                blocks);
 }
 
-static gradient gradient_of(qkv_real *x, size_t row, size_t head, bool acc)
-{
-    return {x, row, head, in_pairs(x, row, head), acc};
-}
-
+/* Parameters: dq 0, dk 1, dv 2, dbias 3, dout 4, out 5, lse 6, q 7, k 8, v 9. */
 static void cuda_attention_bf16_bwd(const qkv_exec *e, qkv_real *dq, qkv_real *dk, qkv_real *dv,
                                     qkv_real *dbias, const qkv_real *dout, const qkv_real *out,
                                     const qkv_real *lse, const qkv_real *q, const qkv_real *k,
@@ -249,27 +222,32 @@ static void cuda_attention_bf16_bwd(const qkv_exec *e, qkv_real *dq, qkv_real *d
                                     const qkv_k_attention_bwd_args *w)
 {
     backward_args f = {};
-    prepare_args p = {};
     attention_sizes n;
     if (!attention_bf16_shape(&f.s, &n, a)) {
-        backward_f32(e, dq, dk, dv, dbias, dout, out, lse, q, k, v, a, w);
+        attention_plain_bwd(backward_f32, e, dq, dk, dv, dbias, dout, out, lse, q, k, v, a, w);
         return;
     }
     qkv__mark mark = qkv__arena_mark(e->scratch);
-    f.k = rows_of(k, a->k_row, a->k_head, a->D);
-    f.v = rows_of(v, a->v_row, a->v_head, a->Dv);
-    f.dq = gradient_of(dq, w->dq_row, w->dq_head, w->acc_q);
-    f.dk = gradient_of(dk, w->dk_row, w->dk_head, w->acc_k);
-    f.dv = gradient_of(dv, w->dv_row, w->dv_head, w->acc_v);
-    p.q = rows_of(q, a->q_row, a->q_head, a->D);
-    p.dout = rows_of(dout, w->do_row, w->do_head, a->Dv);
-    p.out = rows_of(out, a->o_row, a->o_head, a->Dv);
-    p.lse = lse;
-    switch (attention_channels(a)) {
-    case 32: run<32>(e, &f, &p, n, a); break;
-    case 64: run<64>(e, &f, &p, n, a); break;
-    case 96: run<96>(e, &f, &p, n, a); break;
-    case 128: run<128>(e, &f, &p, n, a); break;
+    const rows_in dout_in = rows_of(dout, w->do_row, w->do_head, a->Dv, in_bf16(e, 4));
+    const rows_in q_in = rows_of(q, a->q_row, a->q_head, a->D, in_bf16(e, 7));
+    const rows_in k_in = rows_of(k, a->k_row, a->k_head, a->D, in_bf16(e, 8));
+    const rows_in v_in = rows_of(v, a->v_row, a->v_head, a->Dv, in_bf16(e, 9));
+    packing packs = {f.s.sequences, attention_channels(a), 0, 0, {}};
+    f.dq = rows_to(dq, w->dq_row, w->dq_head, in_bf16(e, 0), w->acc_q);
+    f.dk = rows_to(dk, w->dk_row, w->dk_head, in_bf16(e, 1), w->acc_k);
+    f.dv = rows_to(dv, w->dv_row, w->dv_head, in_bf16(e, 2), w->acc_v);
+    prepare_args p = {rows_of(out, a->o_row, a->o_head, a->Dv, in_bf16(e, 5)), lse, NULL, false};
+    if (attention_operand(&f.q, &packs, e, n, q_in, a->H, false) &&
+        attention_operand(&f.dout, &packs, e, n, dout_in, a->H, false) &&
+        attention_operand(&f.k, &packs, e, n, k_in, a->Hkv, true) &&
+        attention_operand(&f.v, &packs, e, n, v_in, a->Hkv, true)) {
+        attention_pack(&packs, n, a->B);
+        switch (packs.D) {
+        case 32: run<32>(e, &f, &p, n, a); break;
+        case 64: run<64>(e, &f, &p, n, a); break;
+        case 96: run<96>(e, &f, &p, n, a); break;
+        case 128: run<128>(e, &f, &p, n, a); break;
+        }
     }
     qkv__arena_release(e->scratch, mark);
 }

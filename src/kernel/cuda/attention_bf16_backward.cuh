@@ -17,23 +17,54 @@ template <int D> struct backward_sizes {
     };
 };
 
-/* Rows of a gradient; x NULL: not wanted. */
-typedef struct {
-    float *x;
-    size_t row, head;
-    bool pairs, acc;
-} gradient;
-
 typedef struct {
     attention_shape s;
-    rows_f32 k, v;
-    const bf16 *q, *dout; /* (rows_q, H, channels) */
-    const float2 *stats;  /* (H, rows_q): log-sum-exp in powers of two, delta times scale */
+    operand q, k, v, dout;
+    const float2 *stats; /* (H, rows_q): log-sum-exp in powers of two, delta times scale */
     size_t rows_q;
-    gradient dq, dk, dv;
+    rows_out dq, dk, dv;
     int splits;     /* blocks of a head */
-    float *partial; /* (splits, rows_q, H, D) where splits > 1: their dq */
+    float *partial; /* (splits, rows_q, H, channels): their dq; NULL: one block adds to dq itself */
+    int channels;   /* that heads are computed with */
+    bool ends;      /* the block's last tile of keys makes dq of it */
 } backward_args;
+
+/* The products by groups of warps (wgmma.cuh), of 64 channels; and whether the build has them. */
+void backward_by_groups(const backward_args &f, const attention_args *a);
+
+/* ---- which keys meet which queries ----------------------------------------------------------- */
+
+/* Keys that a tile of queries sees. */
+static __device__ __forceinline__ span keys_of_tile(const attention_shape &s, const sequence &q,
+                                                    int i0)
+{
+    return keys_seen(s, q, i0, min(i0 + (int)QUERIES, q.queries) - 1);
+}
+
+/* Of the tiles that a block has, the first that meets queries which see keys from `from` on. */
+static __device__ __forceinline__ int first_tile(int from, int keys_of_one, int split, int splits)
+{
+    const int first = from / keys_of_one;
+    return first + (split - first % splits + splits) % splits;
+}
+
+/* Queries, in tiles of TILE, that see a key of j0 .. j0 + keys - 1. */
+template <int TILE>
+static __device__ __forceinline__ span query_tiles(const attention_shape &s, const sequence &q,
+                                                   int j0, int keys)
+{
+    const int last_key = min(j0 + keys, q.keys) - 1;
+    int first = 0, last = q.queries - 1;
+    if (s.causal) {
+        first = max(0, j0 - q.ahead);
+        last = min(last, last_key - q.ahead + s.window - 1);
+    }
+    if (last_key < j0 || first > last)
+        return {0, 0};
+    return {first / TILE, last / TILE + 1};
+}
+
+/* ---- a warp ---------------------------------------------------------------------------------- */
 
 typedef struct {
     bf16 *k, *v, *stage, *ds;
@@ -48,8 +79,8 @@ static __device__ __forceinline__ void begin_queries(const memory_of &to, const 
     bf16 *tile = to.stage + stage * backward_sizes<D>::STAGE;
     const int rows = q.queries - i0, r = (int)threadIdx.x;
     const size_t row = q.q_at + (size_t)i0;
-    begin_copy<D, QUERIES>(tile, f.q, row, h, f.s.H, rows);
-    begin_copy<D, QUERIES>(tile + QUERIES * WIDE, f.dout, row, h, f.s.H, rows);
+    begin_copy<D, QUERIES>(tile, f.q, query_row(f.q, q, i0), h, rows);
+    begin_copy<D, QUERIES>(tile + QUERIES * WIDE, f.dout, query_row(f.dout, q, i0), h, rows);
     float2 *stats = to.stats + stage * QUERIES;
     if (r < QUERIES) {
         if (r < rows)
@@ -110,13 +141,13 @@ static __device__ __forceinline__ unsigned kept_of_tile(const attention_shape &s
 }
 
 /* Scores of keys from j on that queries from i on do not see become -inf. */
-template <int M>
-static __device__ __forceinline__ void hide(float (&x)[M][HALF / 8][4], const attention_shape &s,
+template <int M, int N>
+static __device__ __forceinline__ void hide(float (&x)[M][N][4], const attention_shape &s,
                                             const sequence &q, int j, int i)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
-    for (int n = 0; n < HALF / 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int query = i + 8 * n + 2 * t + c;
@@ -134,16 +165,15 @@ static __device__ __forceinline__ void hide(float (&x)[M][HALF / 8][4], const at
 
 /* Scores x become weights after dropout, not yet divided by 1 - p; y, products of the gradient of
  * the output with values, become gradients of the scores times scale. */
-template <int M, bool DROPS>
-static __device__ __forceinline__ void differentiate(float (&x)[M][HALF / 8][4],
-                                                     float (&y)[M][HALF / 8][4],
+template <bool DROPS, int M, int N>
+static __device__ __forceinline__ void differentiate(float (&x)[M][N][4], float (&y)[M][N][4],
                                                      const attention_shape &s, const sequence &q,
                                                      int h, int j, int i, const float2 *stats)
 {
     const int t = (int)threadIdx.x % 4;
     const float scale = DROPS ? s.scale * s.kept : s.scale;
 #pragma unroll
-    for (int n = 0; n < HALF / 8; n++) {
+    for (int n = 0; n < N; n++) {
         const float4 two = *(const float4 *)(stats + 8 * n + 2 * t);
         const float lse[2] = {two.x, two.z}, delta[2] = {two.y, two.w};
 #pragma unroll
@@ -161,9 +191,9 @@ static __device__ __forceinline__ void differentiate(float (&x)[M][HALF / 8][4],
 }
 
 /* Words of the operand that has keys as rows and 16 queries from 16 k on as columns. */
-template <int M>
-static __device__ __forceinline__ void rounded(unsigned (&a)[M][4],
-                                               const float (&x)[M][HALF / 8][4], int k)
+template <int M, int N>
+static __device__ __forceinline__ void rounded(unsigned (&a)[M][4], const float (&x)[M][N][4],
+                                               int k)
 {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -235,13 +265,13 @@ static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &
     multiply<D>(y, in.v, key, dout, half * HALF);
     if (j + WARP_KEYS > q.keys ||
         (f.s.causal && (j + WARP_KEYS - 1 > i + q.ahead || j <= last - f.s.window)))
-        hide<M>(x, f.s, q, j, i);
-    differentiate<M, DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF);
+        hide(x, f.s, q, j, i);
+    differentiate<DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF);
 #pragma unroll
     for (int k = 0; k < HALF / 16; k++) {
-        rounded<M>(a, x, k);
+        rounded(a, x, k);
         add_rows<D>(sum.dv, a, dout, half * HALF + 16 * k);
-        rounded<M>(a, y, k);
+        rounded(a, y, k);
         share<M>(in.ds, a, key, half * HALF + 16 * k);
         add_rows<D>(sum.dk, a, queries, half * HALF + 16 * k);
     }

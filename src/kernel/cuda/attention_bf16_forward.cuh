@@ -9,11 +9,9 @@ enum { KEYS = 64 };
 
 typedef struct {
     attention_shape s;
-    rows_f32 q;
-    const bf16 *k, *v;
-    float *out, *lse;
-    size_t o_row, o_head;
-    bool pairs; /* out by 8 aligned bytes */
+    operand q, k, v;
+    rows_out out;
+    float *lse;
     int tiles;
 } forward_args;
 
@@ -26,11 +24,27 @@ template <int D> struct forward_sizes {
 };
 
 /* What a lane has of its warp's queries: rows g and g + 8 of each of M tiles. */
-template <int D> struct running {
-    enum { M = forward_sizes<D>::M };
+template <int D, int M> struct running {
     float out[M][D / 8][4];
     float base[M][2], sum[M][2]; /* sum: of the lane's weights alone */
 };
+
+template <int D, int M> static __device__ __forceinline__ void start(running<D, M> &run)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        run.base[m][0] = run.base[m][1] = -INFINITY;
+        run.sum[m][0] = run.sum[m][1] = 0;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                run.out[m][n][i] = 0;
+    }
+}
+
+/* The products by groups of warps (wgmma.cuh), of 64 channels. */
+void forward_by_groups(forward_args f, const attention_sizes &n, const attention_args *a);
 
 /* x = the warp's queries times keys. */
 template <int D>
@@ -90,11 +104,10 @@ static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const at
  * score so far, or at most ENOUGH below it: where it no longer is, what was summed is scaled. */
 enum { ENOUGH = 8 };
 
-template <int D>
-static __device__ __forceinline__ void weigh(float (&x)[forward_sizes<D>::M][KEYS / 8][4],
-                                             running<D> &run, float scale2)
+template <int D, int M>
+static __device__ __forceinline__ void weigh(float (&x)[M][KEYS / 8][4], running<D, M> &run,
+                                             float scale2)
 {
-    enum { M = forward_sizes<D>::M };
     float largest[M][2];
     bool grows = false;
 #pragma unroll
@@ -170,7 +183,8 @@ static __device__ __forceinline__ void drop_weights(float (&x)[M][KEYS / 8][4],
 
 template <int D>
 static __device__ __forceinline__ void
-add_values(running<D> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], const bf16 *v)
+add_values(running<D, forward_sizes<D>::M> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4],
+           const bf16 *v)
 {
 #pragma unroll
     for (int j = 0; j < KEYS / 16; j++) {
@@ -194,13 +208,13 @@ add_values(running<D> &run, const float (&x)[forward_sizes<D>::M][KEYS / 8][4], 
     }
 }
 
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void finish(const running<D> &run, const forward_args &f,
+template <bool WHOLE, int D, int M>
+static __device__ __forceinline__ void finish(const running<D, M> &run, const forward_args &f,
                                               const sequence &q, int h, int row)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-    for (int m = 0; m < forward_sizes<D>::M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int i = row + 16 * m + 8 * r + lane / 4;
@@ -214,12 +228,12 @@ static __device__ __forceinline__ void finish(const running<D> &run, const forwa
             if (lane % 4 == 0)
                 f.lse[at * (size_t)f.s.H + (size_t)h] =
                     sum == 0 ? -INFINITY : run.base[m][r] * 0.69314718f + logf(sum);
-            float *y = f.out + at * f.o_row + (size_t)h * f.o_head;
+            const size_t to = at * f.out.row + (size_t)h * f.out.head;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
                 const int column = 8 * n + lane % 4 * 2;
-                store_pair(y, run.out[m][n][2 * r] * factor,
-                           run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
+                store_pair_of(f.out, to, run.out[m][n][2 * r] * factor,
+                              run.out[m][n][2 * r + 1] * factor, column, f.s.Dv, WHOLE);
             }
         }
 }
@@ -229,8 +243,8 @@ static __device__ __forceinline__ void begin_keys(bf16 *memory, const forward_ar
                                                   const sequence &q, int head, int j0, int stage)
 {
     bf16 *k = memory + stage * 2 * KEYS * forward_sizes<D>::WIDE;
-    begin_copy<D, KEYS>(k, f.k, q.k_at + (size_t)j0, head, f.s.Hkv, q.keys - j0);
-    begin_copy<D, KEYS>(k + KEYS * forward_sizes<D>::WIDE, f.v, q.k_at + (size_t)j0, head, f.s.Hkv,
+    begin_copy<D, KEYS>(k, f.k, key_row(f.k, q, j0), head, q.keys - j0);
+    begin_copy<D, KEYS>(k + KEYS * forward_sizes<D>::WIDE, f.v, key_row(f.v, q, j0), head,
                         q.keys - j0);
     copy_async_group();
 }

@@ -5,20 +5,24 @@
 
 #include "kernel/cuda/attention_bf16_backward.cuh"
 
-/* The dq that the block adds to: its own, or the one that is wanted. x: row 0 of the head. */
-static __device__ __forceinline__ gradient dq_of(const backward_args &f, const sequence &q,
-                                                 int split, int h)
+/* The f32 numbers that the block's dq is added to. */
+typedef struct {
+    float *x; /* row 0 of the sequence and the head */
+    size_t row;
+    int width;
+    bool pairs, acc;
+} dq_rows;
+
+static __device__ __forceinline__ dq_rows dq_of(const backward_args &f, const sequence &q,
+                                                int split, int h)
 {
-    gradient g = f.dq;
-    size_t row = q.q_begin;
-    if (f.splits > 1) {
-        g.row = (size_t)f.s.H * (size_t)f.s.D, g.head = (size_t)f.s.D;
-        g.pairs = f.s.D % 2 == 0, g.acc = false;
-        g.x = f.partial;
-        row = (size_t)split * f.rows_q + q.q_at;
+    if (f.partial) {
+        const size_t row = (size_t)split * f.rows_q + q.q_at;
+        const size_t wide = (size_t)(f.s.H * f.channels);
+        return {f.partial + row * wide + (size_t)(h * f.channels), wide, f.channels, true, false};
     }
-    g.x += row * g.row + (size_t)h * g.head;
-    return g;
+    return {(float *)f.dq.x + q.q_begin * f.dq.row + (size_t)h * f.dq.head, f.dq.row, f.s.D,
+            f.dq.pairs, f.dq.acc};
 }
 
 /* A warp's part of dq: half the queries, N tiles of 8 channels from `left` on; x: of its first
@@ -110,20 +114,20 @@ static __device__ __forceinline__ void add_dq(float *x, size_t stride, bool adds
         store_dq<N, WHOLE>(part, x, stride, left, rows, width);
     }
 }
+
 /* Rows of dk or dv, of keys from j on. */
-template <int D, bool WHOLE>
-static __device__ __forceinline__ void store_rows(const gradient &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
+template <int D, bool WHOLE, int M>
+static __device__ __forceinline__ void store_rows(const rows_out &g, const float (&x)[M][D / 8][4],
                                                   float factor, const sequence &q, int head, int j,
                                                   int width)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-    for (int m = 0; m < backward_sizes<D>::M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int key = j + 16 * m + 8 * r + lane / 4;
-            float *y = g.x + (q.k_begin + (size_t)key) * g.row + (size_t)head * g.head;
+            const size_t at = (q.k_begin + (size_t)key) * g.row + (size_t)head * g.head;
             if (key >= q.keys_full)
                 continue;
 #pragma unroll
@@ -131,16 +135,15 @@ static __device__ __forceinline__ void store_rows(const gradient &g,
                 const int column = 8 * n + lane % 4 * 2;
                 float2 old = make_float2(0, 0);
                 if (g.acc)
-                    old = load_pair(y, column, width, WHOLE);
-                store_pair(y, old.x + x[m][n][2 * r] * factor, old.y + x[m][n][2 * r + 1] * factor,
-                           column, width, WHOLE);
+                    old = load_pair_of(g, at, column, width, WHOLE);
+                store_pair_of(g, at, old.x + x[m][n][2 * r] * factor,
+                              old.y + x[m][n][2 * r + 1] * factor, column, width, WHOLE);
             }
         }
 }
 
-template <int D>
-static __device__ __forceinline__ void store_sums(const gradient &g,
-                                                  const float (&x)[backward_sizes<D>::M][D / 8][4],
+template <int D, int M>
+static __device__ __forceinline__ void store_sums(const rows_out &g, const float (&x)[M][D / 8][4],
                                                   float factor, const sequence &q, int head, int j,
                                                   int width)
 {

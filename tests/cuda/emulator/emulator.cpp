@@ -37,7 +37,7 @@ std::vector<char *> stacks;
 const std::function<void()> *body;
 char slots[THREADS / 32][32 * 64];
 int votes[THREADS / 32][32];
-__attribute__((aligned(128))) char shared_memory[SHARED];
+__attribute__((aligned(1024))) char shared_memory[SHARED];
 int block_vote, block_count, block_all;
 
 } // namespace
