@@ -12,9 +12,10 @@ qkv itself needs neither Python nor any peer.
     bench/compare.py --device cuda [--peers pytorch]
 
 computes on a card: rows that fill one, beside the peers that run there. Memory is qkv's on card and
-host, a peer's on the card. What a peer compiles is compiled beforehand, all rows at once, and its
-processes are forked from one that has imported its packages, which takes longer than the work
-(--fresh: each imports them itself).
+host, a peer's on the card. Processes of peers are forked from one that has imported their packages,
+which takes longer than the work (--fresh: each imports them itself). Those that compile do so
+beforehand, all rows at once, and wait for their turn to be timed. With --after FILE nothing is timed
+before there is such a file: card and processor may do other work while peers compile.
 """
 import argparse
 import datetime
@@ -36,6 +37,7 @@ import peers  # noqa: E402  (after the line above)
 from rows import rows  # noqa: E402
 
 QUICK = 4  # a quick table times a quarter of the repeats
+HELD = 3600  # seconds that a process which has compiled waits for its turn
 
 
 class Failed(Exception):
@@ -117,8 +119,6 @@ def step(options):
     if options.step == "prepare":
         m.prepare(row, options)
         return print("null")
-    if options.step == "compile":
-        options.repeats = 1
     rate = m.WORK[row.work](row.sizes, options)
     of = resource.RUSAGE_CHILDREN if getattr(m, "PROGRAM", False) else resource.RUSAGE_SELF
     memory = m.memory(options) if hasattr(m, "memory") else None
@@ -157,17 +157,47 @@ class Nursery:
         self.process.communicate()
 
 
-def forked(work, options):
-    out, said = (tempfile.TemporaryFile("w+") for _ in range(2))
-    child = os.fork()
-    if child:
-        return child, out, said
+class Child:
+    """A process that does one work. One that is held says when it is ready, and then waits."""
+
+    def __init__(self, hold):
+        self.out, self.said = (tempfile.TemporaryFile("w+") for _ in range(2))
+        self.pid = 0
+        self.ready, self.go = (os.pipe(), os.pipe()) if hold else ((), ())
+
+    def close(self):
+        for end in *self.ready, *self.go:
+            os.close(end)
+        self.ready = self.go = ()
+
+    def wait_for_turn(self, options):
+        """In the process itself."""
+        os.write(self.ready[1], b".")
+        signal.alarm(HELD)
+        os.read(self.go[0], 1)
+        signal.alarm(options.patience)
+
+
+def forked(work, options, held=()):
+    peer, row, what = work
+    child = Child(what == "hold")
+    child.pid = os.fork()
+    if child.pid:
+        if what == "hold":
+            os.close(child.ready[1])  # so that reading ends with the process
+            child.ready = child.ready[:1]
+        return child
+    for other in held:
+        other.close()
+    if what == "hold":
+        options.wait = lambda: child.wait_for_turn(options)
+    out, said = child.out, child.said
     signal.alarm(options.patience)  # nobody catches it: the process ends
     os.dup2(out.fileno(), 1)
     os.dup2(said.fileno(), 2)
     code = 1
     try:
-        options.peer, options.row, options.step = work
+        options.peer, options.row, options.step = peer, row, what
         step(options)
         code = 0
     except BaseException:  # pylint: disable=broad-exception-caught
@@ -178,36 +208,75 @@ def forked(work, options):
 
 
 def ended(child, options):
-    pid, out, said = child
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    for file in out, said:
+    code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    child.close()
+    for file in child.out, child.said:
         file.seek(0)
     if code == 0:
-        return json.loads(last_line_of_all(out.read())), None
+        return json.loads(last_line_of_all(child.out.read())), None
     if code == -signal.SIGALRM:
         return None, f"no answer in {options.patience} seconds"
-    return None, last_line(said.read())
+    return None, last_line(child.said.read())
+
+
+class Server:
+    """The nursery itself."""
+
+    def __init__(self, options):
+        self.options, self.held = options, {}
+
+    def start(self, work):
+        """The process that does this work: one that waits for its turn, or a new one."""
+        peer, row, what = work
+        child = self.held.pop((peer, row), None) if what == "measure" else None
+        if child:
+            os.write(child.go[1], b".")
+            return child
+        child = forked(work, self.options, self.held.values())
+        if what == "hold":
+            self.held[peer, row] = child
+        return child
+
+    def answer(self, work, child):
+        """Of one that is held: nothing, once it is ready."""
+        peer, row, what = work
+        if what == "hold" and os.read(child.ready[0], 1):
+            return None, None
+        if what == "hold":
+            del self.held[peer, row]
+        return ended(child, self.options)
+
+    def answers(self, works):
+        children = [self.start(work) for work in works]
+        return [self.answer(*pair) for pair in zip(works, children)]
 
 
 def serve(options):
-    """Line by line: the works of one line at once, then their answers."""
+    """Line by line: the works of one line at once, then their answers. Works: (peer, row, what)."""
+    server = Server(options)
     for peer in {name: None for name in choose(options.peers, list(peers.PEERS), "peer")}:
         m = peers.module(peer)
         if hasattr(m, "load") and not m.missing():
             m.load()
     for line in iter(sys.stdin.readline, ""):
-        children = [forked(work, options) for work in json.loads(line)]
-        print(json.dumps([ended(child, options) for child in children]), flush=True)
+        print(json.dumps(server.answers(json.loads(line))), flush=True)
+    for child in server.held.values():
+        os.kill(child.pid, signal.SIGKILL)
 
 
 def compile_all(chosen, there, options):
     """What peers compile, for all rows at once; one that fails does so again when it is timed."""
-    works = [(peer, row.name, "compile") for row in chosen for peer in there
+    works = [(peer, row.name, "hold") for row in chosen for peer in there
              if peers.PEERS[peer][1] and peers.does(peer, row, options.device)]
     start = time.monotonic()
     if works:
-        options.nursery.all_answers(works)
+        found = options.nursery.all_answers(works)
         print(f"compiled in {time.monotonic() - start:.0f} s", flush=True)
+        for (peer, row, _), (_, why) in zip(works, found):
+            if why:
+                print(f"{row}: {peer}: {why}", flush=True)
+    while options.after and not os.path.exists(options.after):
+        time.sleep(0.1)
 
 
 # ---- one row -----------------------------------------------------------------------------------
@@ -320,12 +389,14 @@ def parse():
                    help="seconds that a process may take: 900; on a card 120")
     p.add_argument("--fresh", action="store_true",
                    help="on a card: every process of a peer imports its packages itself")
+    p.add_argument("--after", metavar="FILE",
+                   help="on a card: compile at once, and time once there is this file")
     p.add_argument("--list", action="store_true", help="show the rows and who does them")
     for hidden in "--step", "--peer", "--row":
         p.add_argument(hidden, help=argparse.SUPPRESS)
     options = p.parse_args()
     card = options.device != "cpu"
-    options.given, options.nursery = sys.argv[1:], None
+    options.given, options.nursery, options.wait = sys.argv[1:], None, None
     options.rounds = options.rounds or (1 if card else 3)
     options.patience = options.patience or (120 if card else 900)
     if card and not options.rows:

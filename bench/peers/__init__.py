@@ -10,8 +10,9 @@ DEVICES    OPTIONAL, kinds of device that it computes on; default: the processor
 load()     OPTIONAL, imports what the works need and touches no device: processes are forked then
 memory(run)         OPTIONAL, the most bytes that the work had on a device
 
-run: threads, repeats, folder, compile, device. Only processes of their own import what is measured;
-the table's process calls missing and can alone.
+run: threads, repeats, folder, compile, device, wait: None, or what to call once all is compiled and
+memory that it can do without is given back; it returns when it is this work's turn. Only processes
+of their own import what is measured; the table's process calls missing and can alone.
 """
 import importlib
 import importlib.util

@@ -2,6 +2,9 @@
 scaled_dot_product_attention throughout. Products in f32 are true ones on a card too, where the
 fastest convolutions are searched."""
 import contextlib
+import gc
+import random
+import time
 
 import peers
 from peers import packages_missing
@@ -9,6 +12,7 @@ from peers import packages_missing
 COMPILED = ("train", "infer")
 DEVICES = ("cpu", "cuda")
 MASKED = 0.15
+SPARE = 4e9  # bytes of a card that are left to others while one waits for its turn
 
 
 def missing():
@@ -23,7 +27,7 @@ def version():
 
 
 def load():
-    import torch  # noqa: F401
+    import torch._inductor.compile_fx  # noqa: F401
     from peers import pytorch_models  # noqa: F401
 
 
@@ -51,10 +55,38 @@ def memory(run):
     return torch.cuda.max_memory_reserved(run.device) if on_card(run) else None
 
 
+def ready(torch, run, work):
+    """Compiles, and waits for its turn. Others use the card: when its memory is full this tries
+    again, and convolutions are searched afterwards."""
+    torch.backends.cudnn.benchmark = False
+    while True:
+        free, all_ = torch.cuda.mem_get_info(run.device)
+        most = torch.cuda.memory_reserved(run.device) + max(free - SPARE, 0)
+        torch.cuda.set_per_process_memory_fraction(min(most / all_, 1), run.device)
+        try:
+            work()
+            torch.cuda.synchronize(run.device)
+            break
+        except RuntimeError as why:
+            if not any(words in str(why) for words in ("out of memory", "ALLOC_FAILED")):
+                raise
+        gc.collect()
+        torch.cuda.empty_cache()
+        time.sleep(1 + 2 * random.random())
+    gc.collect()
+    torch.cuda.empty_cache()
+    run.wait()
+    torch.backends.cudnn.benchmark = True
+    torch.cuda.set_per_process_memory_fraction(1.0, run.device)
+    torch.cuda.reset_peak_memory_stats(run.device)
+
+
 def median_seconds(run, work, warm_ups=2):
     import torch
 
     sync = (lambda: torch.cuda.synchronize(run.device)) if on_card(run) else None
+    if run.wait:
+        ready(torch, run, work)
     return peers.median_seconds(work, run.repeats, warm_ups, sync)
 
 
@@ -153,6 +185,8 @@ def train(sizes, run):
             adapt(model, sizes["rank"], sizes["targets"])
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    if run.compile and on_card(run):
+        torch._inductor.async_compile.AsyncCompile.wakeup()  # it starts while the model is traced
     if run.compile and hasattr(model, "compile_parts"):
         model.compile_parts()
     elif run.compile:

@@ -170,10 +170,11 @@ class Generator(nn.Module):
 
     def compile_parts(self):
         """The adaptive weight goes back from two losses, so that parts are compiled alone and
-        keep what a second pass reads."""
+        keep what a second pass reads. Encoder and decoder share code, and sizes that differ between
+        them would be taken for ones that change."""
         torch._functorch.config.donated_buffer = False
         for part in self.network.encoder, self.network.decoder, self.looks, self.judge:
-            part.compile()
+            part.compile(dynamic=False)
 
     def coded(self, pixels):
         table = self.network.quantize["embedding"].weight
