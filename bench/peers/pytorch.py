@@ -49,10 +49,17 @@ def on_card(run):
     return run.device != "cpu"
 
 
+def number(run):
+    """The card's: some functions want it."""
+    import torch
+
+    return torch.device(run.device).index or 0
+
+
 def memory(run):
     import torch
 
-    return torch.cuda.max_memory_reserved(run.device) if on_card(run) else None
+    return torch.cuda.max_memory_reserved(number(run)) if on_card(run) else None
 
 
 def ready(torch, run, work):
@@ -60,9 +67,9 @@ def ready(torch, run, work):
     again, and convolutions are searched afterwards."""
     torch.backends.cudnn.benchmark = False
     while True:
-        free, all_ = torch.cuda.mem_get_info(run.device)
+        free, all_ = torch.cuda.mem_get_info(number(run))
         most = torch.cuda.memory_reserved(run.device) + max(free - SPARE, 0)
-        torch.cuda.set_per_process_memory_fraction(min(most / all_, 1), run.device)
+        torch.cuda.set_per_process_memory_fraction(min(most / all_, 1), number(run))
         try:
             work()
             torch.cuda.synchronize(run.device)
@@ -77,8 +84,8 @@ def ready(torch, run, work):
     torch.cuda.empty_cache()
     run.wait()
     torch.backends.cudnn.benchmark = True
-    torch.cuda.set_per_process_memory_fraction(1.0, run.device)
-    torch.cuda.reset_peak_memory_stats(run.device)
+    torch.cuda.set_per_process_memory_fraction(1.0, number(run))
+    torch.cuda.reset_peak_memory_stats(number(run))
 
 
 def median_seconds(run, work, warm_ups=2):

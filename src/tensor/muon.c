@@ -6,11 +6,14 @@
  * computed, and the rest copied from it. Products are training's: in bf16 where those are. */
 #include <math.h>
 
+#include "base/device.h"
 #include "tensor/param.h"
 #include "tensor/update.h"
 
 static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315;
-enum { PANEL = 128 }; /* rows of a symmetric product that are computed together */
+/* Rows of a symmetric product that are computed together: on the processor; on a card, where few
+ * large products take less time than many small ones. */
+enum { PANEL = 128, CARD_PANEL = 1024 };
 
 void qkv__param_momentum(qkv_param *p, const qkv__update *u, qkv_real *buffer, qkv_real *out,
                          double momentum, bool nesterov)
@@ -57,11 +60,11 @@ double qkv__orthogonalize_flops(size_t rows, size_t columns, int steps)
 
 /* y (d, d) = x x^T, x (d, k); or x^T x, x (k, d). */
 static void symmetric(const qkv_kernels *kernels, const qkv_exec *e, qkv_real *y, const qkv_real *x,
-                      size_t d, size_t k, bool transposed)
+                      size_t d, size_t k, bool transposed, size_t panel)
 {
     size_t ld = transposed ? d : k, step = transposed ? 1 : k;
-    for (size_t i = 0; i < d; i += PANEL) {
-        size_t rows = smaller(d - i, PANEL);
+    for (size_t i = 0; i < d; i += panel) {
+        size_t rows = smaller(d - i, panel);
         const qkv_k_gemm_args args = {.ta = transposed, .tb = !transposed, .m = rows,
                                       .n = i + rows, .k = k, .lda = ld, .ldb = ld, .ldc = d};
         kernels->gemm(e, y + i * d, x + i * step, x, &args);
@@ -74,7 +77,9 @@ static void symmetric(const qkv_kernels *kernels, const qkv_exec *e, qkv_real *y
 qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_t columns,
                              int steps, double eps, qkv_real *work)
 {
-    const qkv_kernels *k = qkv__kernels_of(qkv__params_context(p->owner), true);
+    qkv_context *ctx = qkv__params_context(p->owner);
+    const qkv_kernels *k = qkv__kernels_of(ctx, true);
+    const size_t panel = qkv__context_device(ctx)->host ? PANEL : CARD_PANEL;
     qkv_exec e = qkv__params_exec(p->owner);
     bool tall = rows > columns;
     size_t n = rows * columns, d = tall ? columns : rows;
@@ -84,8 +89,8 @@ qkv_real *qkv__orthogonalize(const qkv_param *p, qkv_real *x, size_t rows, size_
                                   .lda = tall ? columns : d, .ldb = columns, .ldc = columns};
     k->axpy(&e, x, x, 1 / fmax(sqrt(k->sum_squares(&e, x, n)), eps), false, n);
     for (int i = 0; i < steps; i++) {
-        symmetric(k, &e, gram, x, d, n / d, tall);
-        symmetric(k, &e, square, gram, d, d, false);
+        symmetric(k, &e, gram, x, d, n / d, tall, panel);
+        symmetric(k, &e, square, gram, d, d, false, panel);
         k->axpy(&e, square, square, ns_c, false, d * d);
         k->axpy(&e, square, gram, ns_b, true, d * d);
         k->axpy(&e, y, x, ns_a, false, n);

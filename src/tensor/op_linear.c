@@ -3,10 +3,11 @@
  *
  * The value before the activation is kept for the backward pass; without an activation, or when
  * nothing is recorded, nothing is kept. A feed-forward network does not keep what comes out of its
- * activation, the widest tensor of a transformer's block: its backward pass activates again. A few
- * rows without a tape (decoding) are bound by the speed at which the weights are read and take
- * their own kernel. Weights in fewer bits: small_product.c; low-rank terms of weights: low_rank.c,
- * whose tensors are inputs of the op behind its own. */
+ * activation, the widest tensor of a transformer's block: its backward pass activates again; only a
+ * device that keeps what is cheap to compute keeps that, where it is rounded. A few rows without a
+ * tape (decoding) are bound by the speed at which the weights are read and take their own kernel.
+ * Weights in fewer bits: small_product.c; low-rank terms of weights: low_rank.c, whose tensors are
+ * inputs of the op behind its own. */
 #include <string.h>
 
 #include "tensor/low_rank.h"
@@ -21,6 +22,7 @@ typedef struct {
     qkv_tensor *before; /* x W^T + b, or NULL without an activation */
     qkv__terms terms;   /* of W; of a feed-forward network, of the first W */
     qkv__terms down;    /* of its second */
+    qkv_real *after;    /* what came out of a feed-forward network's activation; NULL: not kept */
 } linear_params;
 
 typedef qkv__product_sizes linear_sizes;
@@ -190,8 +192,8 @@ static void feed_forward_sizes(qkv_tensor *const *in, linear_sizes *up, linear_s
     *down = (linear_sizes){up->M, up->N, in[DOWN]->shape[0], up->leading};
 }
 
-/* One piece of scratch holds what came out of the activation, then its gradient, then that of what
- * went in. The second matrix's terms ask for the first two at once. */
+/* Unless it was kept, one piece of scratch holds what came out of the activation, then its gradient,
+ * then that of what went in. The second matrix's terms ask for the first two at once. */
 static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
 {
     const linear_params *p = n->params;
@@ -205,10 +207,11 @@ static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
     const linear_rounded of_up = {qkv__is_rounded(n->in[X]), inner}, of_down = {inner, false};
     const qkv_exec e = linear_exec(t, inner, inner, inner);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *h = qkv__scratch(t, count), *dh = p->down.count ? qkv__scratch(t, count) : h;
+    qkv_real *h = p->after ? p->after : qkv__scratch(t, count);
+    qkv_real *dh = p->after || p->down.count ? qkv__scratch(t, count) : h;
     if (h && dh) {
         bool acc = false;
-        if (qkv__wants(t, n->in[DOWN]) || p->down.count)
+        if (!p->after && (qkv__wants(t, n->in[DOWN]) || p->down.count))
             t->k->act(&e, h, before, (qkv_k_act)p->act, count);
         weight_gradients(t, n->in[DOWN], n->in[DOWN_BIAS], h, dy, &down, of_down);
         input_gradient(t, dh, false, n->in[DOWN], dy, &down, of_down);
@@ -268,7 +271,9 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
     shape[in[X]->ndim - 1] = narrow.N;
     qkv_tensor *y = p.before ? qkv__new(t, QKV_REAL, in[X]->ndim, shape) : NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *h = y ? qkv__scratch(t, wide.M * wide.N) : NULL;
+    if (inner && t->device->keeps)
+        p.after = qkv__step_memory(t, wide.M * wide.N * qkv__dtype_size((qkv_dtype)QKV__ROUNDED));
+    qkv_real *h = !y ? NULL : p.after ? p.after : qkv__scratch(t, wide.M * wide.N);
     if (h) {
         const qkv_exec e = linear_exec(t, inner, inner, false);
         output(t, qkv__real(p.before), qkv__real(in[X]), in[UP], in[UP_BIAS], &wide,

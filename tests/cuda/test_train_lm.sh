@@ -4,6 +4,8 @@
 # sentence.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/losses.sh
+. "$QKV_SOURCE/tests/support/losses.sh"
 head -c 3000 "$QKV_SOURCE/README.md" >text
 steps=6
 common="train lm --data text --tokenizer char --model nano --length 16 --batch 2 --steps $steps \
@@ -13,23 +15,6 @@ common="train lm --data text --tokenizer char --model nano --length 16 --batch 2
 train() {
     # shellcheck disable=SC2086
     "$QKV" $common --dtype f32 "$@" 2>notes </dev/null || fail "train $*: $(cat notes)"
-}
-
-# losses DIR : of all evaluations, in training and held out, and of the model that is kept.
-losses() {
-    grep '"loss"' "$1/train/metrics.jsonl" | sed -n 's/.*"step": \([0-9]*\)/\1/p' |
-        sed 's/"[a-z_]*loss": /=/g; s/[^=]*=\([0-9.]*\)[^=]*/\1 /g'
-}
-
-# agree SHARE A B : the losses of two runs are apart by at most that share.
-agree() {
-    losses "$2" >"$2.losses"
-    losses "$3" >"$3.losses"
-    paste -d ' ' "$2.losses" "$3.losses" | awk -v most="$1" '{
-        for (i = 1; i <= NF / 2; i++) {
-            d = $i / $(i + NF / 2) - 1; n++; if (d < -most || d > most) exit 1 }
-    } END { if (n < 4 || NF % 2) exit 1 }' ||
-        fail "$2 and $3 disagree: $(cat "$2.losses" "$3.losses")"
 }
 
 # handed_over FROM TO : stops on one device after the first state is saved, goes on on the other.

@@ -48,6 +48,9 @@ static int gemm_setup(void **state)
     return failed;
 }
 
+/* Of programs that test a device's kernels (tests/cuda/tables.c). */
+extern bool kernels_alone_write __attribute__((weak));
+
 static float *nan_array(size_t n)
 {
     float *x = malloc(n * sizeof *x);
@@ -68,7 +71,8 @@ static void check_entry(double got, const float *a, size_t step_a, const float *
         sum += p;
         size += fabs(p);
     }
-    double allowed = FLT_EPSILON * (3 + sqrt((double)k)) * size;
+    double runs = &kernels_alone_write ? 2 : 1; /* a card's library may add k numbers in one run */
+    double allowed = FLT_EPSILON * (3 + runs * sqrt((double)k)) * size;
     if (!(fabs(got - sum) <= allowed)) {
         fail_msg("got %.9g, expected %.9g within %.2g", got, sum, allowed);
     }

@@ -123,10 +123,12 @@ static void cuda_act_bf16(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv
                           size_t n)
 {
     if (e->bf16) {
+        const cuda_writes before = cuda_writes_now();
 #define ACT(A)                                                                                     \
     launch_elements<act_body<A, bf16>, 8>({(bf16 *)y, (const bf16 *)x, NULL}, n, aligned16(y, x))
         BY_ACTIVATION(act, ACT)
 #undef ACT
+        cuda_wrote_alone(before, y, n * sizeof(bf16));
         return;
     }
     bf16 *copy = operand_room(y, n);
@@ -169,11 +171,13 @@ static void cuda_act_bwd_bf16(const qkv_exec *e, qkv_real *dx, const qkv_real *x
                               const qkv_real *dy, qkv_k_act act, bool acc, size_t n)
 {
     if (e->bf16) {
+        const cuda_writes before = cuda_writes_now();
 #define ACT_BWD(A)                                                                                 \
     launch_elements<act_bwd_body<A, bf16>, 8>(                                                     \
         {(bf16 *)dx, (const bf16 *)x, (const bf16 *)dy, NULL, acc}, n, aligned16(dx, x, dy))
         BY_ACTIVATION(act, ACT_BWD)
 #undef ACT_BWD
+        cuda_wrote_alone(before, dx, n * sizeof(bf16));
         return;
     }
     bf16 *copy = acc ? NULL : operand_room(dx, n);

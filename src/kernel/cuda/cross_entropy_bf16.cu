@@ -198,7 +198,9 @@ static void cuda_xent_rounded(const qkv_exec *e, qkv_real *loss, qkv_real *nll, 
     logits_job a = {loss, nll, argmax, (bf16 *)dlogits, (const bf16 *)logits, targets, *args};
     a.s.ld = a.s.ld ? a.s.ld : a.s.V;
     launch_logits(a);
-    cuda_spares_operand(before); /* products read what it writes as it is */
+    if (!argmax && !nll)
+        cuda_wrote_alone(before, dlogits, dlogits ? args->N * a.s.ld * sizeof(bf16) : 0, loss,
+                         args->N * sizeof(float));
 }
 
 extern "C" void qkv__cuda_cross_entropy_rounded(qkv_kernels *k)

@@ -56,9 +56,10 @@ typedef struct {
     uint64_t all, own; /* of every thread, of the calling one */
 } cuda_writes;
 cuda_writes cuda_writes_now(void);
-/* What the calling thread launched since then wrote to nothing that a product reads
- * (operands.cu). */
-void cuda_spares_operand(cuda_writes since);
+/* What the calling thread launched since then wrote `bytes` from `to` on, and `more_bytes` from
+ * `more` on, and nothing else: copies of what products read (operands.cu) stay right, but of that. */
+void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const void *more = NULL,
+                      size_t more_bytes = 0);
 /* A copy of a small host array on the device, valid for what is launched before the next
  * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };

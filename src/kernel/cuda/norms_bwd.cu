@@ -249,10 +249,14 @@ static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job<T> a, columns_out 
         norm_bwd_launch(a, t, blocks, t.team > WARP ? 0 : bytes);
         operand_written(a.copy);
     }
-    const cuda_writes before = cuda_writes_now();
-    if (a.partial)
-        columns_end(out, a.partial, blocks, 2, a.C);
-    cuda_spares_operand(before);
+    for (int i = 0; i < 2 && a.partial; i++) {
+        const columns_out one = {{i ? NULL : out.y[0], i ? out.y[1] : NULL},
+                                 {out.acc[0], out.acc[1]}};
+        const cuda_writes before = cuda_writes_now();
+        if (out.y[i])
+            columns_end(one, a.partial, blocks, 2, a.C);
+        cuda_wrote_alone(before, out.y[i], a.C * sizeof(float));
+    }
     qkv__arena_release(e->scratch, mark);
 }
 

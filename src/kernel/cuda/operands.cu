@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-enum { BF16_ROW = 8, KEPT = 2 }; /* a row of a copy is a multiple of so many numbers: 16 bytes */
+enum { BF16_ROW = 8, KEPT = 4 }; /* a row of a copy is a multiple of so many numbers: 16 bytes */
 
 /* A dense copy of rows * cols numbers, when cols is a multiple of BF16_ROW, is one of any such
  * matrix. */
@@ -125,11 +125,17 @@ bool operands_forget(void)
     return any;
 }
 
-void cuda_spares_operand(cuda_writes since)
+static bool lies_in(const kept_copy *k, const void *p, size_t bytes)
+{
+    return bytes && overlaps(k, (const float *)p, bytes / sizeof(float) + 1);
+}
+
+void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const void *more,
+                      size_t more_bytes)
 {
     std::lock_guard<std::mutex> guard(lock);
     for (kept_copy &k : kept)
-        if (k.writes == since.all)
+        if (k.writes == since.all && !lies_in(&k, to, bytes) && !lies_in(&k, more, more_bytes))
             k.writes = writes_alone(since);
 }
 

@@ -141,7 +141,7 @@ static void cuda_sum_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, siz
         columns_sums(e, row_sum<bf16>{(const bf16 *)x, ldx}, out, N, C, quads);
     else
         columns_sums(e, row_sum<float>{x, ldx}, out, N, C, quads);
-    cuda_spares_operand(before); /* of which these are the sums */
+    cuda_wrote_alone(before, y, C * sizeof *y); /* and scratch memory */
 }
 
 extern "C" void qkv__cuda_rows(qkv_kernels *k)
