@@ -14,8 +14,8 @@ qkv itself needs neither Python nor any peer.
 computes on a card: rows that fill one, beside the peers that run there. Memory is qkv's on card and
 host, a peer's on the card. Processes of peers are forked from one that has imported their packages,
 which takes longer than the work (--fresh: each imports them itself). Those that compile do so
-beforehand, all rows at once, and wait for their turn to be timed. With --after FILE nothing is timed
-before there is such a file: card and processor may do other work while peers compile.
+beforehand, all rows at once, and wait for their turn to be timed. With --after FILE nothing is
+timed before there is such a file: card and processor may do other work while peers compile.
 """
 import argparse
 import datetime

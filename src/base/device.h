@@ -32,7 +32,8 @@ struct qkv__device {
      * processor has. */
     unsigned products;
     size_t block_bytes; /* of temporaries that long work is cut into; 0: as on the processor */
-    bool keeps; /* a norm takes as long as reading memory does: none is made again (qkv__for_products) */
+    /* A norm takes as long as reading memory does: nothing is made again (qkv__for_products). */
+    bool keeps;
     /* Kernels whose products are of bf16 read and write activations in bf16 (qkv_exec): norms,
      * linear layers, gated units, attention and cross-entropy make such (qkv__for_products). */
     bool rounds;

@@ -113,7 +113,7 @@ typedef struct {
     int32_t ignore;
     size_t N, V;
     double rdrop; /* of xent_pair */
-    size_t ld; /* of xent in bf16: a row of logits, or dlogits, to the next; a multiple of 8; 0: V */
+    size_t ld; /* of xent in bf16: rows of logits, and dlogits, begin so far apart; 0: V */
 } qkv_k_xent_args;
 
 /* For rows of logits x (N, V): id[r,:] are the k largest columns that are not banned, the largest

@@ -365,7 +365,8 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (!same_spacing(t, in) || !of_one_dtype(t, in) || (added && !(in[3] = qkv_contiguous(t, added))))
+    if (!same_spacing(t, in) || !of_one_dtype(t, in) ||
+        (added && !(in[3] = qkv_contiguous(t, added))))
         return NULL;
     if (o.k_begins && (!o.q_offsets || qkv__recording(t, added ? 4 : 3, in)))
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "

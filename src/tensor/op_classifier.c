@@ -24,7 +24,7 @@ typedef struct {
     bool rounded;
 } logits_layout;
 
-static logits_layout layout_of(size_t V, bool rounded)
+static logits_layout logits_layout_of(size_t V, bool rounded)
 {
     enum { ALIGNED = 8 }; /* numbers: 16 bytes */
     return (logits_layout){V, rounded ? (V + ALIGNED - 1) / ALIGNED * ALIGNED : V, rounded};
@@ -167,7 +167,8 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.db = wanted_memory(t, recording, in[2], &p.nb);
     size_t readings = o.rdrop > 0 ? 2 : 1, count = N / readings;
     const bool gradients = p.dx || p.dw || p.db, small = qkv__small_of(t, "classifier_loss", w);
-    const logits_layout l = layout_of(V, gradients && !small && readings == 1 && qkv__rounds(t));
+    const bool rounded = gradients && !small && readings == 1 && qkv__rounds(t);
+    const logits_layout l = logits_layout_of(V, rounded);
     size_t rows = block_rows(t->device, count, &l);
     args.ld = l.ld;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);

@@ -192,7 +192,7 @@ static void feed_forward_sizes(qkv_tensor *const *in, linear_sizes *up, linear_s
     *down = (linear_sizes){up->M, up->N, in[DOWN]->shape[0], up->leading};
 }
 
-/* Unless it was kept, one piece of scratch holds what came out of the activation, then its gradient,
+/* Unless it was kept, a piece of scratch holds what came out of the activation, then its gradient,
  * then that of what went in. The second matrix's terms ask for the first two at once. */
 static void feed_forward_backward(qkv_tape *t, const qkv__node *n)
 {
@@ -281,7 +281,8 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
         qkv__terms_add(t, &p.terms, in[UP], up_terms, qkv__real(p.before), qkv__real(in[X]), &wide,
                        true);
         t->k->act(&e, h, qkv__real(p.before), (qkv_k_act)act, wide.M * wide.N);
-        output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow, (linear_rounded){inner, false});
+        output(t, qkv__real(y), h, in[DOWN], in[DOWN_BIAS], &narrow,
+               (linear_rounded){inner, false});
         qkv__terms_add(t, &p.down, in[DOWN], down_terms, qkv__real(y), h, &narrow, true);
     }
     qkv__arena_release(t->exec.scratch, mark);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test_train_models.sh - models whose blocks differ are trained on the CUDA device and on the CPU with
-# products in bf16: a llama (gated units, rotary positions), a ViT, a translator (post-norm blocks,
-# attention to a memory, dropout); activations are recomputed or not. The losses agree.
+# test_train_models.sh - models whose blocks differ are trained on the CUDA device and on the CPU
+# with products in bf16: a llama (gated units, rotary positions), a ViT, a translator (post-norm
+# blocks, attention to a memory, dropout); activations are recomputed or not. The losses agree.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/losses.sh
@@ -34,9 +34,10 @@ both 4e-3 llama $lm --layout llama
 "$QKV" train $lm $common --layout llama --device cuda --recompute --out again 2>notes </dev/null ||
     fail "with --recompute: $(cat notes)"
 cmp -s llama-cuda/model.safetensors again/model.safetensors || fail "--recompute gives other bits"
-both 2e-2 vit classify --data bars-images-idx3-ubyte --type vit --batch 2 --eval-units 4 --set num_hidden_layers=2 \
-    --set hidden_size=64 --set intermediate_size=96 --set num_attention_heads=2
-both 4e-3 translator translate --source source --target target --vocab 300 --tokens 64 --set d_model=32 \
-    --set encoder_layers=1 --set decoder_layers=1 --set encoder_ffn_dim=64 --set decoder_ffn_dim=64 \
-    --set encoder_attention_heads=2 --set decoder_attention_heads=2
+both 2e-2 vit classify --data bars-images-idx3-ubyte --type vit --batch 2 --eval-units 4 \
+    --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=96 \
+    --set num_attention_heads=2
+both 4e-3 translator translate --source source --target target --vocab 300 --tokens 64 \
+    --set d_model=32 --set encoder_layers=1 --set decoder_layers=1 --set encoder_ffn_dim=64 \
+    --set decoder_ffn_dim=64 --set encoder_attention_heads=2 --set decoder_attention_heads=2
 exit $failed

@@ -124,7 +124,8 @@ static __device__ __forceinline__ void logits_row(const logits_job &a, size_t ro
     const bool counts = a.targets[row] != a.s.ignore, smooth = a.s.off != 0;
     const int target = counts ? a.targets[row] : 0;
     /* dlogits may be written over them */
-    const float of_target = __bfloat162float(logits[target]), of_first = __bfloat162float(logits[0]);
+    const float of_target = __bfloat162float(logits[target]);
+    const float of_first = __bfloat162float(logits[0]);
     row_reading r = reading_of_none();
     double others = 0;
     if (counts || a.argmax) {

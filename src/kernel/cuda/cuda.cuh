@@ -57,7 +57,8 @@ typedef struct {
 } cuda_writes;
 cuda_writes cuda_writes_now(void);
 /* What the calling thread launched since then wrote `bytes` from `to` on, and `more_bytes` from
- * `more` on, and nothing else: copies of what products read (operands.cu) stay right, but of that. */
+ * `more` on, and nothing else: copies of what products read (operands.cu) stay right, but of
+ * that. */
 void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const void *more = NULL,
                       size_t more_bytes = 0);
 /* A copy of a small host array on the device, valid for what is launched before the next

@@ -3,7 +3,7 @@
 #include "kernel/cuda/norms.cuh"
 #include "kernel/cuda/operands.cuh"
 
-/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy; NULL: not wanted. copy: of dx in
+/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy; NULL: not wanted. copy: dx in
  * bf16, or NULL. T: of dy. */
 template <typename T> struct norm_bwd_job {
     float *dx, *partial;

@@ -1,8 +1,8 @@
 /* operands.cuh - copies in bf16 of what products multiply.
  *
  * Values are f32 in memory, and products of bf16 read copies that are rounded to nearest, ties to
- * even. The last copies are kept, each until anything but a product, or a kernel that says what alone
- * it writes, has been launched: a backward pass multiplies a gradient twice, and kernels that
+ * even. The last copies are kept, each until anything but a product, or a kernel that says what
+ * alone it writes, has been launched: a backward pass multiplies a gradient twice, and kernels that
  * write what a product reads next leave its copy beside it. */
 #ifndef QKV_KERNEL_CUDA_OPERANDS_CUH
 #define QKV_KERNEL_CUDA_OPERANDS_CUH
