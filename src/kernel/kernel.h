@@ -39,7 +39,9 @@ typedef enum {
 /* ---- products ------------------------------------------------------------------------- */
 
 /* c (m, n; row stride ldc) = [c +] op(a) (m, k) op(b) (k, n) [+ bias (n) on every row].
- * ta: a is stored (k, m); tb: b is stored (n, k). ld*: row stride of what is stored. */
+ * ta: a is stored (k, m); tb: b is stored (n, k). ld*: row stride of what is stored. Rows of a and
+ * c in bf16 that are longer, to the next multiple of 8: of c's anything may be written there, and
+ * a's hold zeros. */
 typedef struct {
     bool ta, tb, acc;
     size_t m, n, k, lda, ldb, ldc;

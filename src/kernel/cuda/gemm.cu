@@ -68,21 +68,42 @@ void multiply_rounded(float *c, const bf16 *a, const bf16 *b, const blas_product
     multiply(c, a, b, p);
 }
 
-/* A matrix in bf16: x itself (rows, cols; row stride ldx), or a copy. NULL without memory. */
-static const bf16 *operand(const qkv_real *x, bool rounded, size_t rows, size_t cols, size_t ldx,
-                           size_t *ld)
+/* An operand in bf16: x itself (rows, cols; row stride ldx), or a copy, behind which there are zeros
+ * to a multiple of 8 rows if it is padded. x NULL: no memory. */
+struct operand {
+    const bf16 *x;
+    size_t ld;
+    bool padded;
+};
+
+static operand operand_of(const qkv_real *x, bool rounded, size_t rows, size_t cols, size_t ldx)
 {
-    *ld = ldx;
-    return rounded ? (const bf16 *)x : operand_rounded(x, rows, cols, ldx, ld);
+    operand o = {(const bf16 *)x, ldx, false};
+    if (!rounded)
+        o.x = operand_rounded(x, rows, cols, ldx, &o.ld, &o.padded);
+    return o;
 }
 
-/* The bias beside a product in bf16: n numbers of scratch memory, or NULL. */
-static const bf16 *rounded_bias(const qkv_exec *e, const qkv_real *bias, size_t n)
+static size_t next_eight(size_t n) { return (n + 7) / 8 * 8; }
+
+/* The bias beside a product in bf16: n numbers, and zeros to `all`, of scratch memory, or NULL. */
+static const bf16 *rounded_bias(const qkv_exec *e, const qkv_real *bias, size_t n, size_t all)
 {
-    bf16 *to = (bf16 *)qkv__arena_alloc(e->scratch, n * sizeof *to);
+    bf16 *to = (bf16 *)qkv__arena_alloc(e->scratch, all * sizeof *to);
     if (to)
-        operand_round_vector(to, bias, n);
+        operand_round_vector(to, bias, n, all);
     return to;
+}
+
+/* Sizes that no multiple of 8 are make slow products: where rows of c, or of a, have room for the
+ * next one, and b has zeros there, they are taken for that. */
+static void fill_up(blas_product *p, const operand &b, bool to_bf16, bool a_is_bf16)
+{
+    const size_t n = next_eight(p->n), k = next_eight(p->k);
+    if (b.padded && p->tb && to_bf16 && n <= p->ldc)
+        p->n = n;
+    if (b.padded && !p->tb && !p->ta && a_is_bf16 && k <= p->lda)
+        p->k = k;
 }
 
 /* Each of a, b and c may hold bf16. */
@@ -90,27 +111,26 @@ extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a
                                const qkv_real *b, const qkv_k_gemm_args *args)
 {
     const size_t m = args->m, n = args->n, k = args->k;
-    const bool to_bf16 = holds_bf16(e, 0);
+    const bool to_bf16 = holds_bf16(e, 0), a_is_bf16 = holds_bf16(e, 1), ta = args->ta;
     if (!m || !n || (!e->bf16 && m * n * k < QKV__BF16_LEAST)) {
         cuda_gemm(e, c, a, b, args);
         return;
     }
     qkv__mark mark = qkv__arena_mark(e->scratch);
     operands_lock();
-    size_t lda, ldb;
-    const bf16 *ra = args->ta ? operand(a, holds_bf16(e, 1), k, m, args->lda, &lda)
-                              : operand(a, holds_bf16(e, 1), m, k, args->lda, &lda);
-    const bf16 *rb = args->tb ? operand(b, holds_bf16(e, 2), n, k, args->ldb, &ldb)
-                              : operand(b, holds_bf16(e, 2), k, n, args->ldb, &ldb);
-    const void *bias = to_bf16 && args->bias ? (const void *)rounded_bias(e, args->bias, n)
-                                             : (const void *)args->bias;
-    const blas_product p = {args->ta, args->tb, args->acc, m, n, k, lda, ldb, args->ldc, bias};
-    if (!ra || !rb || (args->bias && !bias))
+    const operand ra = operand_of(a, a_is_bf16, ta ? k : m, ta ? m : k, args->lda);
+    const operand rb = operand_of(b, holds_bf16(e, 2), args->tb ? n : k, args->tb ? k : n,
+                                  args->ldb);
+    blas_product p = {ta, args->tb, args->acc, m, n, k, ra.ld, rb.ld, args->ldc, args->bias};
+    fill_up(&p, rb, to_bf16, a_is_bf16);
+    if (to_bf16 && args->bias)
+        p.bias = rounded_bias(e, args->bias, n, p.n);
+    if (!ra.x || !rb.x || (args->bias && !p.bias))
         cuda_note(cudaErrorMemoryAllocation);
     else if (to_bf16)
-        multiply((bf16 *)c, ra, rb, p);
+        multiply((bf16 *)c, ra.x, rb.x, p);
     else
-        multiply(c, ra, rb, p);
+        multiply(c, ra.x, rb.x, p);
     operands_unlock(c, to_bf16 ? m / 2 + 1 : m, args->ldc);
     qkv__arena_release(e->scratch, mark);
 }

@@ -15,6 +15,7 @@ typedef struct {
     bool right;      /* it was so when the product began, or was made in it */
     bf16 *y;
     size_t bytes; /* of y */
+    bool padded;  /* rows of zeros behind it, to a multiple of BF16_ROW */
 } kept_copy;
 
 static kept_copy kept[KEPT];
@@ -66,21 +67,21 @@ void operands_unlock(const float *c, size_t m, size_t ldc)
     release_lock();
 }
 
-/* y (rows, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread; wide: rows begin at
- * multiples of 16 bytes. What lies between cols and ldy is 0. */
+/* y (all, ldy) = x (rows, cols; row stride ldx), 4 neighbours a thread; wide: rows begin at
+ * multiples of 16 bytes. What lies between cols and ldy, and behind row rows, is 0. */
 static __global__ void round_rows(bf16 *y, size_t ldy, const float *x, size_t ldx, size_t rows,
-                                  size_t cols, bool wide)
+                                  size_t all, size_t cols, bool wide)
 {
     const size_t groups = ldy / 4;
-    for (FOR_EACH(i, rows * groups)) {
-        size_t r = i / groups, c = i % groups * 4;
+    for (FOR_EACH(i, all * groups)) {
+        size_t r = i / groups, c = i % groups * 4, end = r < rows ? cols : 0;
         const float *from = x + r * ldx + c;
         float4 v;
-        if (wide && c + 4 <= cols)
+        if (wide && c + 4 <= end)
             v = *(const float4 *)from;
         else
-            v = make_float4(c < cols ? from[0] : 0, c + 1 < cols ? from[1] : 0,
-                            c + 2 < cols ? from[2] : 0, c + 3 < cols ? from[3] : 0);
+            v = make_float4(c < end ? from[0] : 0, c + 1 < end ? from[1] : 0,
+                            c + 2 < end ? from[2] : 0, c + 3 < end ? from[3] : 0);
         operand_store(y + r * ldy + c, v.x, v.y, v.z, v.w);
     }
 }
@@ -139,35 +140,43 @@ void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const voi
             k.writes = writes_alone(since);
 }
 
-const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy)
+static size_t whole_rows(size_t n) { return (n + BF16_ROW - 1) / BF16_ROW * BF16_ROW; }
+
+const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy,
+                            bool *padded)
 {
-    *ldy = (cols + BF16_ROW - 1) / BF16_ROW * BF16_ROW;
+    const size_t all = whole_rows(rows);
+    *ldy = whole_rows(cols);
     for (kept_copy &k : kept)
         if (k.right && same_matrix(&k, x, rows, cols, ldx)) {
             k.used = ++asked;
+            if (padded)
+                *padded = k.padded && k.rows == rows && k.cols == cols;
             return k.y;
         }
-    kept_copy *k = take_place(rows * *ldy);
+    kept_copy *k = take_place(all * *ldy);
     if (!k)
         return NULL;
     const bool wide = ldx % 4 == 0 && (uintptr_t)x % 16 == 0;
-    LAUNCH(round_rows, cuda_blocks(rows * *ldy / 4), BLOCK, 0, k->y, *ldy, x, ldx, rows, cols,
+    LAUNCH(round_rows, cuda_blocks(all * *ldy / 4), BLOCK, 0, k->y, *ldy, x, ldx, rows, all, cols,
            wide);
     k->x = x, k->rows = rows, k->cols = cols, k->ldx = ldx;
-    k->right = true;
+    k->right = k->padded = true;
+    if (padded)
+        *padded = true;
     k->used = ++asked;
     return k->y;
 }
 
-static __global__ void round_vector(bf16 *y, const float *x, size_t n)
+static __global__ void round_vector(bf16 *y, const float *x, size_t n, size_t all)
 {
-    for (FOR_EACH(i, n))
-        y[i] = __float2bfloat16_rn(x[i]);
+    for (FOR_EACH(i, all))
+        y[i] = __float2bfloat16_rn(i < n ? x[i] : 0);
 }
 
-void operand_round_vector(bf16 *y, const float *x, size_t n)
+void operand_round_vector(bf16 *y, const float *x, size_t n, size_t all)
 {
-    LAUNCH(round_vector, cuda_blocks(n), BLOCK, 0, y, x, n);
+    LAUNCH(round_vector, cuda_blocks(all), BLOCK, 0, y, x, n, all);
 }
 
 enum { WORTH = 1 << 14 }; /* numbers whose copy pays for keeping it */
@@ -183,6 +192,7 @@ bf16 *operand_room(const float *x, size_t n)
         return NULL;
     }
     k->x = x, k->rows = 1, k->cols = k->ldx = n;
+    k->padded = false;
     k->writes = 0;
     k->used = ++asked;
     return k->y;

@@ -9,12 +9,14 @@
 
 #include "kernel/cuda/cuda.cuh"
 
-/* The copy of x (rows, cols; row stride ldx), made unless it is kept; rows *ldy apart. NULL without
- * memory. Between lock and unlock, for two operands of one product. */
-const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy);
+/* The copy of x (rows, cols; row stride ldx), made unless it is kept; rows *ldy apart. *padded: rows
+ * of zeros follow, to a multiple of 8. NULL without memory. Between lock and unlock, for two operands
+ * of one product. */
+const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy,
+                            bool *padded = NULL);
 
-/* y (n) = x in bf16. */
-void operand_round_vector(bf16 *y, const float *x, size_t n);
+/* y (all) = x (n) in bf16, and zeros. */
+void operand_round_vector(bf16 *y, const float *x, size_t n, size_t all);
 
 /* A kernel is to write x (n numbers) and their copy: where that goes, NULL: nowhere. Other threads
  * wait from here to operand_written. */
