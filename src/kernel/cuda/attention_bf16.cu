@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) forward(const for
         if (j0 + KEYS > q.keys ||
             (f.s.causal && (j0 + KEYS - 1 > row + q.ahead ||
                             j0 <= row + WARP_ROWS - 1 + q.ahead - f.s.window)))
-            hide<M>(x, f.s, q, row, j0);
+            hide_keys<M>(x, f.s, q, row, j0, -INFINITY);
         weigh(x, run, f.s.scale2);
         if (DROPS)
             drop_weights<M>(x, f.s, q, h, row, j0);

@@ -124,8 +124,9 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS, 2) backward(const ba
                     add_dq<D, false>(x, g.row, adds, in, warp, q.queries - now, from, to, g.width);
             }
         }
-        store_sums<D, M>(f.dk, sum.dk, 1, q, head, j0 + key, f.s.D);
-        store_sums<D, M>(f.dv, sum.dv, f.s.kept, q, head, j0 + key, f.s.Dv);
+        store_sums<D, M>(f.dk, sum.dk, 1, q.k_begin, q.keys_full, head, j0 + key, f.s.D);
+        store_sums<D, M>(f.dv, sum.dv, f.s.kept, q.k_begin, q.keys_full, head, j0 + key,
+                         f.s.Dv);
     }
 }
 
@@ -188,9 +189,9 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
                 const attention_args *a)
 {
     const unsigned blocks = (unsigned)((n.longest_q + PACK_ROWS - 1) / PACK_ROWS);
-    f->splits = f->dq.x ? splits_of(n, a, backward_sizes<D>::KEYS) : 1;
-    const bool whole = !f->dq.bf16 && (D != 64 || !HAS_GROUPS || (f->dq.pairs && a->D == D));
-    const bool parts = f->dq.x && (f->splits > 1 || !whole);
+    const bool groups = D == 64 && HAS_GROUPS;
+    f->splits = f->dq.x && !groups ? splits_of(n, a, backward_sizes<D>::KEYS) : 1;
+    const bool parts = f->dq.x && !groups && (f->splits > 1 || f->dq.bf16);
     float2 *stats = (float2 *)qkv__arena_alloc(e->scratch, n.rows_q * a->H * sizeof *stats);
     if (parts)
         f->partial = (float *)qkv__arena_alloc(
@@ -200,16 +201,15 @@ static void run(const qkv_exec *e, backward_args *f, prepare_args *p, const atte
     f->rows_q = n.rows_q;
     f->channels = D;
     f->stats = p->stats = stats;
-    f->ends = D == 64 && HAS_GROUPS && parts && f->splits == 1;
-    p->clear = f->dq.x && !f->dq.acc && (!parts || f->ends);
+    p->clear = f->dq.x && !f->dq.acc && !parts && !groups;
     LAUNCH((prepare<D>), (unsigned)a->B * blocks, BLOCK, 0, *f, *p, blocks);
-    if (D == 64 && HAS_GROUPS)
-        backward_by_groups(*f, a);
+    if (groups)
+        backward_by_groups(*f, n, a);
     else if (a->dropout.p > 0)
         launch<D, true>(*f, a->B);
     else
         launch<D, false>(*f, a->B);
-    if (parts && !f->ends)
+    if (parts)
         LAUNCH(add_partials, (unsigned)a->B * blocks, BLOCK, 0, *f, (int)backward_sizes<D>::KEYS,
                blocks);
 }

@@ -26,11 +26,11 @@ typedef struct {
     int splits;     /* blocks of a head */
     float *partial; /* (splits, rows_q, H, channels): their dq; NULL: one block adds to dq itself */
     int channels;   /* that heads are computed with */
-    bool ends;      /* the block's last tile of keys makes dq of it */
 } backward_args;
 
-/* The products by groups of warps (wgmma.cuh), of 64 channels; and whether the build has them. */
-void backward_by_groups(const backward_args &f, const attention_args *a);
+/* The products by groups of warps (wgmma.cuh), of 64 channels: all of them, and dq alone. */
+void backward_by_groups(const backward_args &f, const attention_sizes &n, const attention_args *a);
+void queries_by_groups(const backward_args &f, const attention_sizes &n, const attention_args *a);
 
 /* ---- which keys meet which queries ----------------------------------------------------------- */
 
@@ -140,10 +140,10 @@ static __device__ __forceinline__ unsigned kept_of_tile(const attention_shape &s
     return (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) | (all >> 9 & 8);
 }
 
-/* Scores of keys from j on that queries from i on do not see become -inf. */
+/* Those of keys from j on and queries that do not see them, from i on, become `hidden`. */
 template <int M, int N>
 static __device__ __forceinline__ void hide(float (&x)[M][N][4], const attention_shape &s,
-                                            const sequence &q, int j, int i)
+                                            const sequence &q, int j, int i, float hidden)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
@@ -158,12 +158,30 @@ static __device__ __forceinline__ void hide(float (&x)[M][N][4], const attention
                 for (int r = 0; r < 2; r++) {
                     const int key = j + 16 * m + 8 * r + g;
                     if (key < seen.from || key >= seen.to)
-                        x[m][n][2 * r + c] = -INFINITY;
+                        x[m][n][2 * r + c] = hidden;
                 }
         }
 }
 
-/* Scores x become weights after dropout, not yet divided by 1 - p; y, products of the gradient of
+/* Scores x become weights. */
+template <int M, int N>
+static __device__ __forceinline__ void weigh_again(float (&x)[M][N][4], const attention_shape &s,
+                                                   const float2 *stats)
+{
+    const int t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float4 two = *(const float4 *)(stats + 8 * n + 2 * t);
+        const float lse[2] = {two.x, two.z};
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                x[m][n][e] = exp2_fast(x[m][n][e] * s.scale2 - lse[e % 2]);
+    }
+}
+
+/* Weights x become those after dropout, not yet divided by 1 - p; y, products of the gradient of
  * the output with values, become gradients of the scores times scale. */
 template <bool DROPS, int M, int N>
 static __device__ __forceinline__ void differentiate(float (&x)[M][N][4], float (&y)[M][N][4],
@@ -175,14 +193,14 @@ static __device__ __forceinline__ void differentiate(float (&x)[M][N][4], float 
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const float4 two = *(const float4 *)(stats + 8 * n + 2 * t);
-        const float lse[2] = {two.x, two.z}, delta[2] = {two.y, two.w};
+        const float delta[2] = {two.y, two.w};
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const unsigned kept = DROPS ? kept_of_tile(s, q, h, j + 16 * m, i + 8 * n) : 0;
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const bool keep = !DROPS || kept >> e & 1;
-                const float p = exp2_fast(x[m][n][e] * s.scale2 - lse[e % 2]);
+                const float p = x[m][n][e];
                 x[m][n][e] = keep ? p : 0;
                 y[m][n][e] = p * ((keep ? y[m][n][e] * scale : 0) - delta[e % 2]);
             }
@@ -265,7 +283,8 @@ static __device__ __forceinline__ void half_tile(sums<D> &sum, const memory_of &
     multiply<D>(y, in.v, key, dout, half * HALF);
     if (j + WARP_KEYS > q.keys ||
         (f.s.causal && (j + WARP_KEYS - 1 > i + q.ahead || j <= last - f.s.window)))
-        hide(x, f.s, q, j, i);
+        hide(x, f.s, q, j, i, -INFINITY);
+    weigh_again(x, f.s, in.stats + stage * QUERIES + half * HALF);
     differentiate<DROPS>(x, y, f.s, q, h, j, i, in.stats + stage * QUERIES + half * HALF);
 #pragma unroll
     for (int k = 0; k < HALF / 16; k++) {

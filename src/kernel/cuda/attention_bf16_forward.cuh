@@ -77,10 +77,11 @@ static __device__ __forceinline__ void scores(float (&x)[forward_sizes<D>::M][KE
     }
 }
 
-/* Scores of keys that the lane's queries do not see become -inf. row: the warp's first query. */
+/* Those of keys that the lane's queries do not see become `hidden`. row: the warp's first query. */
 template <int M>
-static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const attention_shape &s,
-                                            const sequence &q, int row, int j0)
+static __device__ __forceinline__ void hide_keys(float (&x)[M][KEYS / 8][4],
+                                                 const attention_shape &s, const sequence &q,
+                                                 int row, int j0, float hidden)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
@@ -95,7 +96,7 @@ static __device__ __forceinline__ void hide(float (&x)[M][KEYS / 8][4], const at
                 for (int c = 0; c < 2; c++) {
                     const int j = j0 + 8 * n + lane % 4 * 2 + c;
                     if (j < seen.from || j >= seen.to)
-                        x[m][n][2 * r + c] = -INFINITY;
+                        x[m][n][2 * r + c] = hidden;
                 }
         }
 }
@@ -156,27 +157,31 @@ static __device__ __forceinline__ void weigh(float (&x)[M][KEYS / 8][4], running
         }
 }
 
-/* Of two lanes that hold neighbouring pairs of keys, the even one asks for row g, the odd for row
+/* Bit c: whether weight c of the lane's stays, of 16 queries from row on and 8 keys from j on. Of
+ * two lanes that hold neighbouring pairs of keys, the even one asks for row g, the odd for row
  * g + 8, each for four keys. */
+static __device__ __forceinline__ unsigned kept_of_rows(const attention_shape &s, const sequence &q,
+                                                        int h, int row, int j)
+{
+    const int lane = (int)threadIdx.x % WARP, odd = lane % 2, i = row + lane / 4 + 8 * odd;
+    const unsigned mine = weights_kept(s, q.q_begin + (size_t)i, h, j + lane % 4 / 2 * 4);
+    const unsigned other = __shfl_xor_sync(0xffffffffu, mine, 1);
+    return ((odd ? other : mine) >> 2 * odd & 3) | ((odd ? mine : other) >> 2 * odd & 3) << 2;
+}
+
 template <int M>
 static __device__ __forceinline__ void drop_weights(float (&x)[M][KEYS / 8][4],
                                                     const attention_shape &s, const sequence &q,
                                                     int h, int row, int j0)
 {
-    const int lane = (int)threadIdx.x % WARP, odd = lane % 2;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
-            const int i = row + 16 * m + lane / 4 + 8 * odd;
-            const unsigned mine =
-                weights_kept(s, q.q_begin + (size_t)i, h, j0 + 8 * n + lane % 4 / 2 * 4);
-            const unsigned other = __shfl_xor_sync(0xffffffffu, mine, 1);
-            const unsigned keep[2] = {(odd ? other : mine) >> 2 * odd,
-                                      (odd ? mine : other) >> 2 * odd};
+            const unsigned keep = kept_of_rows(s, q, h, row + 16 * m, j0 + 8 * n);
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                if (!(keep[c / 2] >> c % 2 & 1))
+                if (!(keep >> c & 1))
                     x[m][n][c] = 0;
         }
 }

@@ -115,20 +115,20 @@ static __device__ __forceinline__ void add_dq(float *x, size_t stride, bool adds
     }
 }
 
-/* Rows of dk or dv, of keys from j on. */
+/* Rows of dq, dk or dv, from i on of `rows`; row 0 is row `begin` of the tensor. */
 template <int D, bool WHOLE, int M>
 static __device__ __forceinline__ void store_rows(const rows_out &g, const float (&x)[M][D / 8][4],
-                                                  float factor, const sequence &q, int head, int j,
-                                                  int width)
+                                                  float factor, size_t begin, int rows, int head,
+                                                  int i, int width)
 {
     const int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int key = j + 16 * m + 8 * r + lane / 4;
-            const size_t at = (q.k_begin + (size_t)key) * g.row + (size_t)head * g.head;
-            if (key >= q.keys_full)
+            const int row = i + 16 * m + 8 * r + lane / 4;
+            const size_t at = (begin + (size_t)row) * g.row + (size_t)head * g.head;
+            if (row >= rows)
                 continue;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
@@ -144,15 +144,15 @@ static __device__ __forceinline__ void store_rows(const rows_out &g, const float
 
 template <int D, int M>
 static __device__ __forceinline__ void store_sums(const rows_out &g, const float (&x)[M][D / 8][4],
-                                                  float factor, const sequence &q, int head, int j,
-                                                  int width)
+                                                  float factor, size_t begin, int rows, int head,
+                                                  int i, int width)
 {
     if (!g.x)
         return;
     if (g.pairs && width == D)
-        store_rows<D, true>(g, x, factor, q, head, j, width);
+        store_rows<D, true>(g, x, factor, begin, rows, head, i, width);
     else
-        store_rows<D, false>(g, x, factor, q, head, j, width);
+        store_rows<D, false>(g, x, factor, begin, rows, head, i, width);
 }
 
 #endif

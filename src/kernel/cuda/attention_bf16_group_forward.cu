@@ -33,8 +33,8 @@ static __device__ __forceinline__ void begin_keys(const group_memory &to, const 
 {
     const int at = tile % STAGES * TILE, j0 = tile * KEYS;
     if (tile < tiles) {
-        begin_tile<64>(to.k + at, f.k, key_row(f.k, q, j0), head, q.keys - j0);
-        begin_tile<64>(to.v + at, f.v, key_row(f.v, q, j0), head, q.keys - j0);
+        begin_tile<64, GROUPS>(to.k + at, f.k, key_row(f.k, q, j0), head, q.keys - j0);
+        begin_tile<64, GROUPS>(to.v + at, f.v, key_row(f.v, q, j0), head, q.keys - j0);
     }
     copy_async_group();
 }
@@ -61,9 +61,7 @@ static __device__ __forceinline__ void begin_values(running<64, 1> &run,
                                                     const unsigned (&p)[KEYS / 16][4],
                                                     const bf16 *v)
 {
-#pragma unroll
-    for (int c = 0; c < KEYS / 16; c++)
-        wgmma_rows<1>(run.out[0], p[c], tile_of(v) + c * DOWN, true);
+    add_product(run.out[0], p, v);
 }
 
 static __device__ __forceinline__ void wait_for_sums(float (&x)[1][KEYS / 8][4],
@@ -85,15 +83,11 @@ static __device__ __forceinline__ void weights(unsigned (&p)[KEYS / 16][4],
     if (j0 + KEYS > q.keys ||
         (f.s.causal && (j0 + KEYS - 1 > first + q.ahead ||
                         j0 <= first + GROUP_QUERIES - 1 + q.ahead - f.s.window)))
-        hide(x, f.s, q, row, j0);
+        hide_keys(x, f.s, q, row, j0, -INFINITY);
     weigh(x, run, f.s.scale2);
     if (DROPS)
         drop_weights(x, f.s, q, h, row, j0);
-#pragma unroll
-    for (int c = 0; c < KEYS / 16; c++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            p[c][i] = bf16_pair(x[0][2 * c + i / 2][i % 2 * 2], x[0][2 * c + i / 2][i % 2 * 2 + 1]);
+    round_to(p, x[0]);
 }
 
 template <bool DROPS>
@@ -117,7 +111,7 @@ static __global__ void __launch_bounds__(GROUP_THREADS, DROPS ? 1 : 2)
     float x[1][KEYS / 8][4];
     running<64, 1> run;
     start(run);
-    begin_tile<128>(in.q, f.q, query_row(f.q, q, i0), h, q.queries - i0);
+    begin_tile<128, GROUPS>(in.q, f.q, query_row(f.q, q, i0), h, q.queries - i0);
     begin_keys(in, f, q, head, begin, end); /* with the queries */
     begin_keys(in, f, q, head, begin + 1, end);
     begin_keys(in, f, q, head, begin + 2, end);
