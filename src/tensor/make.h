@@ -13,8 +13,9 @@
 void qkv__begin_inference(qkv_tape *t);
 bool qkv__records(const qkv_tape *t);
 bool qkv__trains(const qkv_tape *t);
-/* Nothing is recorded until resume, which gets what pause gave; the kernels stay those of training.
- * For what has no gradient anyhow: scopes then give memory back. */
+/* Nothing is recorded until resume, which gets what pause gave; the kernels stay those of training,
+ * and so does what qkv__for_products keeps in bf16, but for linear layers. For what has no gradient
+ * anyhow: scopes then give memory back. */
 bool qkv__pause(qkv_tape *t);
 void qkv__resume(qkv_tape *t, bool recorded);
 /* Are blocks to be recomputed? Only while the tape records. */

@@ -141,6 +141,7 @@ struct qkv_tape {
     qkv__arena *remade; /* the device's: tensors between qkv__for_products and qkv__let_go */
     size_t remade_count; /* of them that are there */
     bool remaking, rounding; /* see qkv__for_products */
+    bool paused;             /* see qkv__pause */
     uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
     uint64_t regions;
     const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */

@@ -126,17 +126,34 @@ static void compare_numbers(const char *what, const qkv_real *got, const qkv_rea
         fail_msg("%s is off by %g of its length", what, sqrt(off / all));
 }
 
+/* The processor's, and the device's. */
+static void begin_both(network m[2])
+{
+    if (!on_a_device())
+        skip();
+    for (int i = 0; i < 2; i++) {
+        begin(&m[i], i ? "cuda" : "cpu", i ? QKV_PRODUCTS_BF16 : QKV_PRODUCTS_F32);
+        qkv_tape_mode(m[i].t, true, true);
+    }
+}
+
+static void end_both(network m[2])
+{
+    for (int i = 0; i < 2; i++) {
+        qkv_tape_destroy(m[i].t);
+        qkv_params_destroy(m[i].ps);
+        qkv_context_destroy(m[i].ctx);
+    }
+}
+
 static void check_gradients(void **state)
 {
     network m[2] = {0};
     qkv_tensor *y[2], *loss;
     char name[32];
     (void)state;
-    if (!on_a_device())
-        skip();
+    begin_both(m);
     for (int i = 0; i < 2; i++) {
-        begin(&m[i], i ? "cuda" : "cpu", i ? QKV_PRODUCTS_BF16 : QKV_PRODUCTS_F32);
-        qkv_tape_mode(m[i].t, true, true);
         y[i] = run(&m[i], &loss);
         assert_int_equal(qkv_backward(m[i].t, loss), QKV_OK);
     }
@@ -148,15 +165,36 @@ static void check_gradients(void **state)
         compare_numbers(name, qkv_param_grad(m[1].p[i]), qkv_param_grad(m[0].p[i]),
                         qkv_param_count(m[0].p[i]));
     }
+    end_both(m);
+}
+
+/* While recording is paused; a linear layer, which computes as where nothing is recorded, too. */
+static void check_paused(void **state)
+{
+    const size_t square[] = {9 * C, C};
+    network m[2] = {0};
+    qkv_tensor *y[2];
+    (void)state;
+    begin_both(m);
     for (int i = 0; i < 2; i++) {
-        qkv_tape_destroy(m[i].t);
-        qkv_params_destroy(m[i].ps);
-        qkv_context_destroy(m[i].ctx);
+        const bool recorded = qkv__pause(m[i].t);
+        const qkv_scope scope = qkv_scope_begin(m[i].t);
+        qkv_tensor *h = normalize(&m[i], given_images(&m[i]), 0);
+        h = activated(&m[i], convolve(&m[i], h, 0, true));
+        qkv__for_products(m[i].t, true);
+        y[i] = qkv_linear(m[i].t, h, qkv_reshape(m[i].t, use(&m[i], 1), 2, square), NULL,
+                          QKV_ACT_NONE);
+        qkv__for_products(m[i].t, false);
+        y[i] = qkv_scope_end(m[i].t, scope, qkv_add(m[i].t, y[i], y[i]));
+        qkv__resume(m[i].t, recorded);
     }
+    compare_numbers("y", qkv_data(m[1].t, y[1]), qkv_data(m[0].t, y[0]), qkv_count(y[0]));
+    end_both(m);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(check_gradients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(check_gradients),
+                                       cmocka_unit_test(check_paused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
