@@ -48,8 +48,8 @@ struct qkv__node {
 
 /* Dtypes of the library's own. SMALL: of a parameter in fewer bits; what takes one asks
  * qkv__small_of. ROUNDED: bf16, of activations that products and attention alone read, and of their
- * gradients (qkv__for_products), and of what group norms and activations read that lie between two
- * products; other ops get them through qkv__widened. */
+ * gradients (qkv__for_products), and of what group norms and activations read between two products,
+ * and sums add to a stream; other ops get them through qkv__widened. */
 enum { QKV__SMALL = 100, QKV__ROUNDED };
 
 /* Which region of its root a view is: all of it, one part of the root's split, or other. */

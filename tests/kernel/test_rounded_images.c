@@ -1,4 +1,4 @@
-/* test_rounded_images.c - a device's convolutions and group norms whose images, results and
+/* test_rounded_images.c - a device's convolutions, sums and group norms whose images, results and
  * gradients lie in bf16, against the plain ones. */
 #include "rounded_arguments.h"
 
@@ -79,6 +79,23 @@ static void check_conv_bwd_weights(const kernel_case *c)
     }
 }
 
+/* ---- sums ---- */
+
+static void check_add(const kernel_case *c)
+{
+    for (int round = 0; round < 12; round++) {
+        const size_t n = random_size();
+        const argument a = input(n, false), b = input(n, true);
+        argument y = answer(n, false, false);
+        float *got = given(&y);
+        const qkv_exec e = exec_of(c, 1 << 2);
+        c->k->add(&e, got, a.wide, given(&b), n);
+        plain->add(&c->e, y.wide, a.wide, b.wide, n);
+        compare("y", &y, got, 1e-7, 1);
+        free_arrays();
+    }
+}
+
 /* ---- group norm ---- */
 
 static qkv_k_group_norm_args some_groups(unsigned round)
@@ -141,6 +158,7 @@ int main(void)
         DEVICE_CHECK(check_conv),
         DEVICE_CHECK(check_conv_bwd_data),
         DEVICE_CHECK(check_conv_bwd_weights),
+        DEVICE_CHECK(check_add),
         DEVICE_CHECK(check_group_norm),
         DEVICE_CHECK(check_group_norm_bwd),
     };

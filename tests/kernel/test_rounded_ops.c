@@ -105,7 +105,7 @@ static qkv_tensor *run(network *m, qkv_tensor **loss)
     qkv_require_grad(t, m->x);
     qkv_tensor *h = normalize(m, m->x, 0), *y = convolve(m, h, 0, true);
     h = normalize(m, y, 2);
-    y = qkv_add(t, qkv_add(t, m->x, convolve(m, h, 1, false)), convolve(m, h, 2, false));
+    y = qkv_add(t, qkv_add(t, m->x, convolve(m, h, 1, true)), convolve(m, h, 2, false));
     y = convolve(m, enlarged(m, y), 3, true);
     y = convolve(m, activated(m, y), 4, true);
     y = convolve(m, qkv_avg_pool2d(t, y, 2, NULL), 5, true);
