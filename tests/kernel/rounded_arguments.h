@@ -72,8 +72,10 @@ static void compare(const char *what, const argument *want, const float *got, do
 {
     for (size_t i = 0; i < want->n; i++) {
         const float x = want->bits ? number_of(want->bits[i]) : got[i];
-        const double near = want->bits ? rounding * fabs((double)want->wide[i]) : 0;
-        near_at(what, i, x, (double)want->wide[i], 1, near + tolerance * scale + 1e-30);
+        const double wanted = (double)want->wide[i];
+        const double near = (want->bits ? rounding * fabs(wanted) : 0) + tolerance * scale;
+        if (!(fabs((double)x - wanted) <= near))
+            fail_msg("%s: %s[%zu] is %.9g, not %.9g", kt.name, what, i, (double)x, wanted);
     }
 }
 
