@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "model/discriminator.h"
+#include "tensor/make.h"
 
 enum { WINDOW = 4, MOST = 8 }; /* MOST: times the first channels */
 static const double DEVIATION = 0.02; /* of initial weights */
@@ -65,11 +66,15 @@ void qkv__discriminator_visit(const qkv__discriminator *j, qkv__visit *v)
 qkv_tensor *qkv__discriminator_forward(const qkv__discriminator *j, qkv_tape *t, qkv_tensor *x)
 {
     for (size_t i = 0; i < j->layers + 2; i++) {
+        qkv_tensor *before = i == 1 ? x : NULL;
+        qkv__for_products(t, i == 0); /* without a norm: what it gives is for the next layer alone */
         x = qkv__conv_forward(&j->conv[i], t, x, i < j->layers ? &halve : &keep);
+        qkv__let_go(t, before);
         if (i && !is_last(j, i))
             x = qkv_batch_norm_forward(&j->norm[i - 1], t, x);
         if (!is_last(j, i))
             x = qkv_activate(t, x, QKV_ACT_LEAKY_RELU);
+        qkv__for_products(t, false);
     }
     return x;
 }

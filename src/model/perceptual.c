@@ -148,9 +148,9 @@ static qkv_tensor *perceptual_run_stage(const perceptual *m, qkv_tape *t, size_t
     if (s)
         x = qkv_max_pool2d(t, x, 2, NULL);
     for (size_t k = 0; k < count; k++) {
+        qkv__for_products(t, k + 1 < count); /* the next layers alone read it */
         qkv_tensor *y = qkv__conv_forward(&m->conv[s][k], t, x, &qkv__conv_same);
         qkv__let_go(t, x);
-        qkv__for_products(t, k + 1 < count); /* the next layer alone reads it */
         x = qkv_activate(t, y, QKV_ACT_RELU);
         qkv__for_products(t, false);
     }

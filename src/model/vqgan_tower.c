@@ -206,13 +206,23 @@ static qkv_tensor *convolve(const qkv__conv *c, qkv_tape *t, qkv_tensor *x)
     return qkv__conv_forward(c, t, x, &qkv__conv_same);
 }
 
+/* The same, of what only a group norm or a sum with the stream reads. */
+static qkv_tensor *convolve_within(const qkv__conv *c, qkv_tape *t, qkv_tensor *x)
+{
+    qkv__for_products(t, true);
+    x = convolve(c, t, x);
+    qkv__for_products(t, false);
+    return x;
+}
+
 static qkv_tensor *run_residual(const qkv__residual *r, const qkv_vqgan_config *c, qkv_tape *t,
                                 qkv_tensor *x)
 {
-    qkv_tensor *h = norm(&r->norm1, t, x, true), *y = convolve(&r->conv1, t, h);
+    qkv_tensor *h = norm(&r->norm1, t, x, true), *y = convolve_within(&r->conv1, t, h);
     qkv__let_go(t, h);
     h = norm(&r->norm2, t, y, true);
-    y = convolve(&r->conv2, t, c->dropout > 0 ? qkv_dropout(t, h, c->dropout, r->dropout_id) : h);
+    qkv_tensor *left = c->dropout > 0 ? qkv_dropout(t, h, c->dropout, r->dropout_id) : h;
+    y = convolve_within(&r->conv2, t, left);
     qkv__let_go(t, h);
     qkv__spend(t, y);
     return qkv_add(t, r->skip.weight ? qkv__conv_forward(&r->skip, t, x, NULL) : x, y);

@@ -13,8 +13,9 @@
 void qkv__begin_inference(qkv_tape *t);
 bool qkv__records(const qkv_tape *t);
 bool qkv__trains(const qkv_tape *t);
-/* Nothing is recorded until resume, which gets what pause gave; the kernels stay those of training.
- * For what has no gradient anyhow: scopes then give memory back. */
+/* Nothing is recorded until resume, which gets what pause gave; the kernels stay those of training,
+ * and so does what qkv__for_products keeps in bf16, but for linear layers. For what has no gradient
+ * anyhow: scopes then give memory back. */
 bool qkv__pause(qkv_tape *t);
 void qkv__resume(qkv_tape *t, bool recorded);
 /* Are blocks to be recomputed? Only while the tape records. */
@@ -42,9 +43,10 @@ void qkv__spend(qkv_tape *t, qkv_tensor *x);
  * hold it. Norms, activations, gated units and upsampling may put it into memory that let_go gives
  * back: after that no forward pass reads it, and the backward pass computes it once more, to the
  * same bits, where a weight's gradient asks for it. Or, where the device rounds activations, norms,
- * linear layers, gated units and attention keep it in bf16, to which products would round it. Where
- * nothing is recorded, while probes look on and where neither pays both functions do nothing.
- * let_go takes any tensor, and NULL. */
+ * linear layers, convolutions, gated units, upsampling and attention keep it in bf16, to which
+ * products would round it; a group norm, an activation or a sum may then read a convolution's
+ * too. Where nothing is recorded, while probes look on and where neither pays both functions do
+ * nothing. let_go takes any tensor, and NULL. */
 void qkv__for_products(qkv_tape *t, bool now);
 void qkv__let_go(qkv_tape *t, qkv_tensor *x);
 

@@ -5,22 +5,31 @@ _Static_assert((int)QKV_ACT_COUNT == (int)QKV_K_ACT_COUNT, "kernels know every a
 
 /* ---- activate ---------------------------------------------------------------------------- */
 
+/* Parameters of the kernels that hold bf16: all or none (qkv_exec). */
+enum { ACT_ALL = 3, ACT_BWD_ALL = 7, GATED_ALL = 7, GATED_BWD_ALL = 31 };
+
 static void activate_backward(qkv_tape *t, const qkv__node *n)
 {
     const qkv_activation *act = n->params;
     const qkv_tensor *x = n->in[0];
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(x) ? ACT_BWD_ALL : 0);
     bool acc;
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (dx)
-        t->k->act_bwd(&t->exec, dx, qkv__real(x), qkv__grad_out(t, n, 0), (qkv_k_act)*act, acc,
+        t->k->act_bwd(&e, dx, qkv__real(x), qkv__grad_out(t, n, 0), (qkv_k_act)*act, acc,
                       qkv_count(x));
+}
+
+static void activate_forward(qkv_tape *t, qkv_activation act, qkv_tensor *y, const qkv_tensor *x)
+{
+    const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(y) ? ACT_ALL : 0);
+    t->k->act(&e, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
 }
 
 static void activate_again(qkv_tape *t, const qkv__node *n)
 {
     const qkv_activation *act = n->params;
-    t->k->act(&t->exec, qkv__real(n->out[0]), qkv__real(n->in[0]), (qkv_k_act)*act,
-              qkv_count(n->in[0]));
+    activate_forward(t, *act, n->out[0], n->in[0]);
 }
 
 static const qkv_op activate_op = {.name = "activate", .backward = activate_backward,
@@ -34,16 +43,21 @@ bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act)
 
 qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
 {
-    if (!qkv__ready_reals(t, "activate", 1, &x) || !qkv__known_act(t, "activate", act))
+    if (!t->rounding)
+        x = qkv__widened(t, x);
+    if (!(qkv__is_rounded(x) ? qkv__ready(t, "activate", 1, &x)
+                             : qkv__ready_reals(t, "activate", 1, &x)) ||
+        !qkv__known_act(t, "activate", act))
         return NULL;
     if (act == QKV_ACT_NONE)
         return x;
-    if (!qkv__ready_contiguous(t, "activate", 1, &x))
+    if (!qkv__ready_rounded(t, "activate", 1, &x))
         return NULL;
-    qkv_tensor *y = qkv__new_remade(t, x->ndim, x->shape, 1, &x);
+    qkv_tensor *y = qkv__is_rounded(x) ? qkv__new(t, x->dtype, x->ndim, x->shape)
+                                       : qkv__new_remade(t, x->ndim, x->shape, 1, &x);
     if (!y)
         return NULL;
-    t->k->act(&t->exec, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
+    activate_forward(t, act, y, x);
     return qkv__record(t, &activate_op, 1, &x, 1, &y, &act, sizeof act);
 }
 
@@ -53,9 +67,6 @@ typedef struct {
     qkv_activation act;
     size_t ldg, ldu; /* from one row to the next */
 } gated_params;
-
-/* Parameters of the kernels that hold bf16: all or none (qkv_exec). */
-enum { GATED_ALL = 7, GATED_BWD_ALL = 31 };
 
 static void gated_backward(qkv_tape *t, const qkv__node *n)
 {

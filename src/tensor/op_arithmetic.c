@@ -132,9 +132,41 @@ static void add_backward(qkv_tape *t, const qkv__node *n)
         qkv__grad_broadcast(t, n->in[i], dy, y->ndim, y->shape);
 }
 
+/* Of the sum with what is rounded: its gradient is a rounded copy. */
+static void add_rounded_backward(qkv_tape *t, const qkv__node *n)
+{
+    const qkv_real *dy = qkv__grad_out(t, n, 0);
+    const size_t count = qkv_count(n->out[0]), dense = 1;
+    const qkv_exec e = qkv__exec_bf16(t, 1);
+    bool acc;
+    qkv_real *db = qkv__grad(t, n->in[1], &acc);
+    if (db)
+        t->k->copy(&e, db, &dense, dy, &dense, &count, 1, acc);
+    if (!qkv__grad_share(t, n->out[0], n->in[0]))
+        qkv__grad_add(t, n->in[0], dy, 1.0, count);
+}
+
+static const qkv_op add_rounded_op = {.name = "add", .backward = add_rounded_backward};
+
+static qkv_tensor *add_rounded(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
+{
+    qkv_tensor *in[] = {a, b};
+    if (!qkv__ready(t, "add", 2, in))
+        return NULL;
+    const qkv_exec e = qkv__exec_bf16(t, 1 << 2);
+    qkv_tensor *y = qkv__new_in_place(t, a);
+    if (!y)
+        return NULL;
+    t->k->add(&e, qkv__real(y), qkv__real(a), qkv__real(b), qkv_count(y));
+    return qkv__record(t, &add_rounded_op, 2, in, 1, &y, NULL, 0);
+}
+
 qkv_tensor *qkv_add(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
-    return binary(t, &add_op, add_forward, a, b);
+    bool alike = a && a->dtype == QKV_REAL && qkv__is_rounded(b) && qkv__same_shape(a, b);
+    if (alike && qkv__is_contiguous(a) && qkv__is_contiguous(b))
+        return add_rounded(t, a, b);
+    return binary(t, &add_op, add_forward, qkv__widened(t, a), qkv__widened(t, b));
 }
 
 static void sub_forward(qkv_tape *t, qkv_real *y, const qkv_real *a, const qkv_real *b, size_t n)

@@ -154,6 +154,7 @@ static bool op_batch_norm_fits(qkv_tape *t, qkv_tensor *const *in, const qkv_run
 qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
                            const qkv_running *running, double eps)
 {
+    x = qkv__widened(t, x);
     qkv_tensor *in[] = {x, weight, bias};
     if (!qkv__ready_reals(t, "batch_norm", 1, in) || !op_batch_norm_fits(t, in, running))
         return NULL;

@@ -151,14 +151,14 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     const linear_sizes sizes = {M, K, N, x->shape[0]};
     linear_params params = {.act = act};
     int inputs = LINEAR_INPUTS + (int)qkv__terms_use(t, w, in + LINEAR_INPUTS);
-    bool plain = inputs == LINEAR_INPUTS && !small;
-    if (!plain && !(x = in[0] = qkv__widened(t, x)))
+    bool recording = qkv__recording(t, inputs, in), plain = inputs == LINEAR_INPUTS && !small;
+    if (!(plain && recording) && !(x = in[0] = qkv__widened(t, x)))
         return NULL;
-    qkv_dtype dtype = plain && act == QKV_ACT_NONE ? qkv__dtype_of_output(t, inputs, in) : QKV_REAL;
+    bool rounds = plain && recording && act == QKV_ACT_NONE;
+    qkv_dtype dtype = rounds ? qkv__dtype_of_output(t, inputs, in) : QKV_REAL;
     qkv_tensor *y = qkv__new(t, dtype, x->ndim, shape);
     if (!y)
         return NULL;
-    bool recording = qkv__recording(t, inputs, in);
     qkv_real *out = qkv__real(y);
     if (act != QKV_ACT_NONE && recording) {
         params.before = qkv__new_like(t, y);

@@ -25,6 +25,7 @@ static qkv_tensor *pool(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_con
                         const qkv_op *op)
 {
     static const qkv_conv_options plain = {0};
+    x = qkv__widened(t, x);
     if (!qkv__ready_contiguous(t, op->name, 1, &x))
         return NULL;
     o = o ? o : &plain;

@@ -14,13 +14,14 @@ void qkv__for_products(qkv_tape *t, bool now)
 
 bool qkv__rounds(const qkv_tape *t)
 {
-    return t->record && !t->probes && t->device->rounds &&
+    return (t->record || t->paused) && !t->probes && t->device->rounds &&
            qkv__context_products(t->ctx) == QKV__PRODUCTS_BF16;
 }
 
 qkv_dtype qkv__dtype_of_output(const qkv_tape *t, int n, qkv_tensor *const *in)
 {
-    return t->rounding && qkv__recording(t, n, in) ? (qkv_dtype)QKV__ROUNDED : QKV_REAL;
+    const bool rounds = t->rounding && (t->paused || qkv__recording(t, n, in));
+    return rounds ? (qkv_dtype)QKV__ROUNDED : QKV_REAL;
 }
 
 static void *remade_memory(qkv_tape *t, size_t bytes)

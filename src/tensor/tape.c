@@ -98,10 +98,15 @@ bool qkv__pause(qkv_tape *t)
 {
     const bool recorded = t->record;
     t->record = false;
+    t->paused = recorded;
     return recorded;
 }
 
-void qkv__resume(qkv_tape *t, bool recorded) { t->record = recorded; }
+void qkv__resume(qkv_tape *t, bool recorded)
+{
+    t->record = recorded;
+    t->paused = false;
+}
 bool qkv__records(const qkv_tape *t) { return t->record; }
 bool qkv__trains(const qkv_tape *t) { return t->train; }
 bool qkv__recomputes(const qkv_tape *t) { return t->recompute && t->record; }

@@ -48,7 +48,8 @@ struct qkv__node {
 
 /* Dtypes of the library's own. SMALL: of a parameter in fewer bits; what takes one asks
  * qkv__small_of. ROUNDED: bf16, of activations that products and attention alone read, and of their
- * gradients (qkv__for_products); other ops get them through qkv__widened. */
+ * gradients (qkv__for_products), and of what group norms and activations read between two products,
+ * and sums add to a stream; other ops get them through qkv__widened. */
 enum { QKV__SMALL = 100, QKV__ROUNDED };
 
 /* Which region of its root a view is: all of it, one part of the root's split, or other. */
@@ -140,6 +141,7 @@ struct qkv_tape {
     qkv__arena *remade; /* the device's: tensors between qkv__for_products and qkv__let_go */
     size_t remade_count; /* of them that are there */
     bool remaking, rounding; /* see qkv__for_products */
+    bool paused;             /* see qkv__pause */
     uint64_t region; /* number of the function under qkv_recompute that runs; 0: none */
     uint64_t regions;
     const qkv__node *again; /* of the region, when it runs for its backward pass; else NULL */
@@ -207,6 +209,8 @@ void qkv__small_exact(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_s
                       const qkv_real *bias, size_t m);
 void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_real *dy,
                                const qkv_k_small *w, size_t m);
+/* The same, and in[0] may be rounded. */
+bool qkv__ready_rounded(qkv_tape *t, const char *op, int n, qkv_tensor **in);
 /* As qkv__ready_contiguous, of x, which may be rounded, a weight in any number of bits, and a bias
  * that may be NULL. */
 bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3]);

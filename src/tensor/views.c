@@ -99,14 +99,21 @@ bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in)
     return ready;
 }
 
+bool qkv__ready_rounded(qkv_tape *t, const char *op, int n, qkv_tensor **in)
+{
+    if (qkv__is_rounded(in[0]) && !qkv__is_contiguous(in[0]))
+        in[0] = qkv__widened(t, in[0]);
+    if (!qkv__is_rounded(in[0]))
+        return qkv__ready_contiguous(t, op, n, in);
+    return qkv__ready(t, op, 1, in) && qkv__ready_contiguous(t, op, n - 1, in + 1);
+}
+
 bool qkv__ready_product(qkv_tape *t, const char *op, qkv_tensor *in[3])
 {
     bool small = qkv__small_of(t, op, in[1]) != NULL;
-    if (qkv__is_rounded(in[0]) && (small || !qkv__is_contiguous(in[0])))
+    if (small)
         in[0] = qkv__widened(t, in[0]);
-    bool ready = qkv__is_rounded(in[0]) ? qkv__ready(t, op, 1, in)
-                                        : qkv__ready_contiguous(t, op, 1, in);
-    return ready && (small || qkv__ready_contiguous(t, op, 1, &in[1])) &&
+    return qkv__ready_rounded(t, op, 1, in) && (small || qkv__ready_contiguous(t, op, 1, &in[1])) &&
            (!in[2] || qkv__ready_contiguous(t, op, 1, &in[2]));
 }
 

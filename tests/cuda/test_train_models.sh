@@ -1,7 +1,8 @@
 #!/bin/sh
 # test_train_models.sh - models whose blocks differ are trained on the CUDA device and on the CPU
 # with products in bf16: a llama (gated units, rotary positions), a ViT, a translator (post-norm
-# blocks, attention to a memory, dropout); activations are recomputed or not. The losses agree.
+# blocks, attention to a memory, dropout), a VQGAN (convolutions, group norms, its discriminator
+# and what it looks at); activations are recomputed or not. The losses agree.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/losses.sh
@@ -40,4 +41,9 @@ both 2e-2 vit classify --data bars-images-idx3-ubyte --type vit --batch 2 --eval
 both 4e-3 translator translate --source source --target target --vocab 300 --tokens 64 \
     --set d_model=32 --set encoder_layers=1 --set decoder_layers=1 --set encoder_ffn_dim=64 \
     --set decoder_ffn_dim=64 --set encoder_attention_heads=2 --set decoder_attention_heads=2
+# A small rate, so that the second step chooses the codes that the first did.
+common="--steps 2 --eval-every 1 --valid-last 4 --threads 1 --seed 3 --quiet --dtype bf16"
+both 1e-2 vqgan vqgan --images bars-images-idx3-ubyte --model nano --batch 2 --lr 1e-5 \
+    --perceptual-steps 1 --disc-start 1 --set ch_mult=1,1 --set num_res_blocks=1 \
+    --set z_channels=16 --set embed_dim=16 --set n_embed=64
 exit $failed

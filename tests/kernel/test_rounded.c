@@ -1,85 +1,5 @@
-/* test_rounded.c - a device's kernels whose arguments lie in bf16 (qkv_exec), against the plain
- * kernels in f32 of the same numbers. Inputs are rounded before, so that what is off is of the
- * kernels: results in bf16 are off by one rounding. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "kernels.h"
-
-static const qkv_kernels *plain;
-static const double rounding = 0.5 / 128; /* of bf16, relative */
-
-/* Numbers of a kernel's argument, as f32 and, if it lies in bf16, as that. */
-typedef struct {
-    float *wide;
-    uint16_t *bits; /* NULL: in f32; within an array with guards */
-    size_t n;
-} argument;
-
-static uint16_t bits_of(float x)
-{
-    uint32_t word;
-    memcpy(&word, &x, sizeof word);
-    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
-static float number_of(uint16_t bits)
-{
-    uint32_t word = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &word, sizeof x);
-    return x;
-}
-
-static uint16_t *room(size_t n)
-{
-    return (uint16_t *)(void *)poisoned((n + 1) / 2 + 4);
-}
-
-/* Random numbers that bf16 has; those are what a product rounds others to. */
-static argument input(size_t n, bool rounded)
-{
-    argument a = {randoms(n), rounded ? room(n) : NULL, n};
-    for (size_t i = 0; i < n; i++) {
-        a.wide[i] = number_of(bits_of(a.wide[i]));
-        if (rounded)
-            a.bits[i] = bits_of(a.wide[i]);
-    }
-    return a;
-}
-
-/* What holds the answer that is wanted, and what the kernel writes. */
-static argument answer(size_t n, bool rounded, bool acc)
-{
-    argument a = acc ? input(n, rounded) : (argument){poisoned(n), rounded ? room(n) : NULL, n};
-    return a;
-}
-
-static float *given(const argument *a)
-{
-    return a->bits ? (float *)(void *)a->bits : copied(a->wide, a->n);
-}
-
-/* got: what given gave to the kernel. */
-static void compare(const char *what, const argument *want, const float *got, double tolerance,
-                    double scale)
-{
-    for (size_t i = 0; i < want->n; i++) {
-        const float x = want->bits ? number_of(want->bits[i]) : got[i];
-        const double near = want->bits ? rounding * fabs((double)want->wide[i]) : 0;
-        near_at(what, i, x, (double)want->wide[i], 1, near + tolerance * scale + 1e-30);
-    }
-}
-
-static qkv_exec exec_of(const kernel_case *c, unsigned bits)
-{
-    qkv_exec e = c->e;
-    e.bf16 = bits;
-    return e;
-}
+/* test_rounded.c - a device's kernels whose arguments lie in bf16, against the plain ones. */
+#include "rounded_arguments.h"
 
 /* ---- products ---- */
 
@@ -337,24 +257,6 @@ static void check_xent(const kernel_case *c)
         free_arrays();
     }
 }
-
-/* ---- the device's table ---- */
-
-static void try_device(void **state)
-{
-    const unsigned widest = qkv__cpu_isa() & (QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON);
-    if (!on_a_device() || !widest)
-        skip();
-    plain = qkv__kernels(QKV_ISA_REFERENCE);
-    const kernel_case c = {"bf16", qkv__kernels(widest | QKV__BF16), kt.e};
-    const kernel_check *check = *state;
-    kt.name = c.name;
-    qkv_rng_init(&kt.rng, 7, 11);
-    check->fn(&c);
-    assert_int_equal(qkv__arena_used(kt.e.scratch), 0);
-}
-
-#define DEVICE_CHECK(f) {#f, try_device, NULL, NULL, &(kernel_check){f}}
 
 int main(void)
 {

@@ -68,24 +68,23 @@ static __device__ __forceinline__ float4 load_columns(const T *row, column_place
                        c + 3 * s < C ? load_one(row + c + 3 * s) : 0);
 }
 
-template <bool QUADS>
-static __device__ __forceinline__ void store_columns(float *row, column_place at, size_t C,
-                                                     float4 v)
+template <bool QUADS, typename T>
+static __device__ __forceinline__ void store_columns(T *row, column_place at, size_t C, float4 v)
 {
     if (QUADS) {
         if (at.c < C)
-            *(float4 *)(row + at.c) = v;
+            store_quad(row + at.c, v);
         return;
     }
     const size_t c = at.c, s = at.step;
     if (c < C)
-        row[c] = v.x;
+        store_one(row + c, v.x);
     if (c + s < C)
-        row[c + s] = v.y;
+        store_one(row + c + s, v.y);
     if (c + 2 * s < C)
-        row[c + 2 * s] = v.z;
+        store_one(row + c + 2 * s, v.z);
     if (c + 3 * s < C)
-        row[c + 3 * s] = v.w;
+        store_one(row + c + 3 * s, v.w);
 }
 
 static __device__ __forceinline__ float4 add4(float4 a, float4 b)

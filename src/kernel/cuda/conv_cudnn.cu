@@ -2,10 +2,12 @@
  * serve the rest: windows that do not overlap, which are unfolded at the price of a copy, small
  * problems, what the library refuses.
  *
- * Operands are copies in bf16 whose channels are filled up with zeros to a multiple of ROW. The
- * library pads an image alike on both sides; one that is padded otherwise is copied into a larger
- * one of zeros. The library sums in f32 and writes bf16, as it has no f32 beside operands in bf16,
- * into scratch memory; a kernel takes it from there to its place. */
+ * Operands are in bf16, with channels that are a multiple of ROW: images and results that hold bf16
+ * (qkv_exec) as they lie; else copies, filled up with zeros. The library pads an image alike on both
+ * sides; one that is padded otherwise is copied into a larger one of zeros. The library sums in f32
+ * and writes bf16, as it has no f32 beside operands in bf16: in place where that holds bf16 and is
+ * stored, and a kernel adds the bias; else into scratch memory, from where a kernel takes it to its
+ * place. */
 #include "kernel/cuda/cudnn.cuh"
 #include "kernel/cuda/elements.cuh"
 #include "kernel/cuda/operands.cuh"
@@ -71,8 +73,9 @@ static bool describe(cudnn_problem *p, framed *f, const qkv_k_conv_args *a, cudn
 
 /* to = from (rows, columns, C) in each of several images, with zeros around it as f says; 4
  * neighbouring channels a thread. */
-static __global__ void round_framed(bf16 *to, const float *from, framed f, size_t rows,
-                                    size_t columns, size_t C, size_t count, bool wide)
+template <typename T>
+static __global__ void round_framed(bf16 *to, const T *from, framed f, size_t rows, size_t columns,
+                                    size_t C, size_t count, bool wide)
 {
     for (FOR_EACH(i, count / 4)) {
         size_t pixel, c, image, y, x;
@@ -80,16 +83,16 @@ static __global__ void round_framed(bf16 *to, const float *from, framed f, size_
         split(pixel, f.W, &image, &x);
         split(image, f.H, &image, &y);
         c *= 4;
-        float4 v = make_float4(0, 0, 0, 0);
+        pack<4> v = {};
         if (y >= f.top && y - f.top < rows && x >= f.left && x - f.left < columns) {
-            const float *p = from + ((image * rows + y - f.top) * columns + x - f.left) * C + c;
+            const T *p = from + ((image * rows + y - f.top) * columns + x - f.left) * C + c;
             if (wide)
-                v = *(const float4 *)p;
+                v = load<4>(p);
             else
-                v = make_float4(c < C ? p[0] : 0, c + 1 < C ? p[1] : 0, c + 2 < C ? p[2] : 0,
-                                c + 3 < C ? p[3] : 0);
+                for (size_t k = 0; k < 4 && c + k < C; k++)
+                    v.v[k] = load<1>(p + k).v[0];
         }
-        operand_store(to + 4 * i, v.x, v.y, v.z, v.w);
+        store<4>(to + 4 * i, v);
     }
 }
 
@@ -100,24 +103,31 @@ static void *room(const qkv_exec *e, size_t bytes)
     return p ? (void *)(((uintptr_t)p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT) : NULL;
 }
 
-static const bf16 *rounded_framed(const qkv_exec *e, const float *from, const framed *f,
+template <typename T>
+static const bf16 *rounded_framed(const qkv_exec *e, const T *from, const framed *f,
                                   size_t rows, size_t columns, size_t C, size_t images)
 {
     const size_t count = images * f->H * f->W * f->C;
     bf16 *to = (bf16 *)room(e, count * sizeof *to);
     if (to)
-        LAUNCH(round_framed, cuda_blocks(count / 4), BLOCK, 0, to, from, *f, rows, columns, C,
+        LAUNCH(round_framed<T>, cuda_blocks(count / 4), BLOCK, 0, to, from, *f, rows, columns, C,
                count, C % 8 == 0 && aligned16(from));
     return to;
 }
 
-static const bf16 *rounded_images(const qkv_exec *e, const float *x, const framed *f,
-                                  const qkv_k_conv_args *a)
+/* Images, or results, of C channels that lie in frames of `rows` x `columns`, f around them. */
+static const bf16 *rounded_images(const qkv_exec *e, const float *x, bool rounded, const framed *f,
+                                  size_t rows, size_t columns, size_t C, size_t images)
 {
     size_t row;
+    const bf16 *as_it_is = (const bf16 *)x;
+    if (rounded && !f->is_copy && C % ROW == 0 && aligned16(x))
+        return as_it_is;
+    if (rounded)
+        return rounded_framed(e, as_it_is, f, rows, columns, C, images);
     if (!f->is_copy)
-        return operand_rounded(x, a->B * a->H * a->W, a->C, a->C, &row);
-    return rounded_framed(e, x, f, a->H, a->W, a->C, a->B);
+        return operand_rounded(x, images * rows * columns, C, C, &row);
+    return rounded_framed(e, x, f, rows, columns, C, images);
 }
 
 /* Weights, of as many windows as fill up N: an image of N rows, of KH * KW pixels. They take no
@@ -129,17 +139,12 @@ static const bf16 *rounded_weights(const qkv_exec *e, const float *w, const fram
     return rounded_framed(e, w, &all, a->N, a->KH * a->KW, a->C, 1);
 }
 
-static const bf16 *rounded_result(const float *dy, const qkv_k_conv_args *a)
-{
-    size_t row;
-    return operand_rounded(dy, a->B * a->OH * a->OW, a->N, a->N, &row);
-}
-
 /* ---- what comes out -------------------------------------------------------------------------- */
 
-/* to (images, rows, columns, C) = [to +] what lies there in `made`, images of f [+ bias (C)]. */
-struct widen_body {
-    float *to;
+/* to (images, rows, columns, C) = [to +] what lies there in `made`, images of f [+ bias (C)]. to may
+ * be made, where the images are dense. */
+template <typename T> struct widen_body {
+    T *to;
     const bf16 *made;
     const float *bias;
     framed f;
@@ -155,15 +160,7 @@ struct widen_body {
             split(image, rows, &image, &y);
             from = ((image * f.H + y + f.top) * f.W + x + f.left) * f.C + c;
         }
-        pack<W> v;
-        if constexpr (W == 4) {
-            const float2 a = __bfloat1622float2(((const __nv_bfloat162 *)(made + from))[0]);
-            const float2 b = __bfloat1622float2(((const __nv_bfloat162 *)(made + from))[1]);
-            v = {{a.x, a.y, b.x, b.y}};
-        } else {
-            for (int k = 0; k < W; k++)
-                v.v[k] = __bfloat162float(made[from + k]);
-        }
+        pack<W> v = load<W>(made + from);
         if (bias) {
             const pack<W> b = load<W>(bias + c);
             for (int k = 0; k < W; k++)
@@ -176,27 +173,49 @@ struct widen_body {
 /* Where what the library makes, images of f, is to go. */
 struct output {
     float *to;
+    bool rounded; /* to holds bf16 */
     size_t images, rows, columns, C;
     const float *bias;
     bool acc;
     framed f;
 };
 
-static void widen(const output *o, const bf16 *made)
+static bool is_dense(const output *o)
 {
-    const bool dense = o->f.H == o->rows && o->f.W == o->columns && o->f.C == o->C;
-    launch_elements(widen_body{o->to, made, o->bias, o->f, o->rows, o->columns, o->C, dense,
-                               o->acc},
-                    o->images * o->rows * o->columns * o->C,
-                    o->C % 4 == 0 && aligned16(o->to, o->bias));
+    return o->f.H == o->rows && o->f.W == o->columns && o->f.C == o->C;
 }
 
-/* Runs the plan, with every operand but that which it makes. False: nothing was written. */
+template <typename T, int WIDTH> static void take(T *to, const output *o, const bf16 *made)
+{
+    launch_elements<widen_body<T>, WIDTH>({to, made, o->bias, o->f, o->rows, o->columns, o->C,
+                                           is_dense(o), o->acc},
+                                          o->images * o->rows * o->columns * o->C,
+                                          o->C % WIDTH == 0 && aligned16(to, o->bias));
+}
+
+/* Brings what was made to its place. */
+static void widen(const output *o, const bf16 *made)
+{
+    bf16 *to = (bf16 *)o->to;
+    if (!o->rounded)
+        take<float, 4>(o->to, o, made);
+    else if (to != made || o->bias)
+        take<bf16, 8>(to, o, made);
+}
+
+/* Where the library writes: to the place, or scratch memory. NULL: there is none. */
+static bf16 *made_at(const qkv_exec *e, const output *o)
+{
+    if (o->rounded && !o->acc && is_dense(o) && aligned16(o->to))
+        return (bf16 *)o->to;
+    return (bf16 *)room(e, o->images * o->f.H * o->f.W * o->f.C * sizeof(bf16));
+}
+
+/* Runs the plan, with every operand but that which it makes. False: it did not serve. */
 static bool make(const qkv_exec *e, cudnn_plan *plan, const bf16 *operands[CUDNN_OPERANDS],
                  cudnn_operand makes, const output *o)
 {
-    const size_t numbers = o->images * o->f.H * o->f.W * o->f.C;
-    bf16 *made = (bf16 *)room(e, numbers * sizeof *made);
+    bf16 *made = made_at(e, o);
     void *workspace = room(e, plan->workspace), *arrays[CUDNN_OPERANDS];
     operands[makes] = made;
     for (int i = 0; i < CUDNN_OPERANDS; i++) {
@@ -210,9 +229,15 @@ static bool make(const qkv_exec *e, cudnn_plan *plan, const bf16 *operands[CUDNN
     return true;
 }
 
+/* What is given of images, weights and result; of the first and the last, whether they hold bf16. */
+struct given {
+    const float *x, *w, *y;
+    bool x_rounded, y_rounded;
+};
+
 /* Of x, w and y, that which the problem makes is written. */
-static bool serve(const qkv_exec *e, cudnn_operand makes, const float *x, const float *w,
-                  const float *y, const qkv_k_conv_args *a, output *o)
+static bool serve(const qkv_exec *e, cudnn_operand makes, const given &g, const qkv_k_conv_args *a,
+                  output *o)
 {
     cudnn_problem p;
     framed f;
@@ -228,41 +253,47 @@ static bool serve(const qkv_exec *e, cudnn_operand makes, const float *x, const 
     if (plan && plan->serves) {
         const bf16 *operands[CUDNN_OPERANDS] = {};
         if (makes != CUDNN_RESULT)
-            operands[CUDNN_RESULT] = rounded_result(y, a);
+            operands[CUDNN_RESULT] =
+                rounded_images(e, g.y, g.y_rounded, &result, a->OH, a->OW, a->N, a->B);
         if (makes != CUDNN_IMAGES)
-            operands[CUDNN_IMAGES] = rounded_images(e, x, &f, a);
+            operands[CUDNN_IMAGES] =
+                rounded_images(e, g.x, g.x_rounded, &f, a->H, a->W, a->C, a->B);
         if (makes != CUDNN_WEIGHTS)
-            operands[CUDNN_WEIGHTS] = rounded_weights(e, w, &f, a);
+            operands[CUDNN_WEIGHTS] = rounded_weights(e, g.w, &f, a);
         served = make(e, plan, operands, makes, o);
     }
     qkv__arena_release(e->scratch, mark);
-    operands_unlock(o->to, o->images * o->rows * o->columns, o->C);
+    const size_t rows = o->images * o->rows * o->columns;
+    operands_unlock(o->to, o->rounded ? rows / 2 + 1 : rows, o->C);
     return served;
 }
 
-/* ---- the slots ------------------------------------------------------------------------------- */
+/* ---- the slots: y, x and their gradients may hold bf16 ------------------------------------------ */
 
 static void conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
                  const qkv_real *bias, const qkv_k_conv_args *a)
 {
-    output o = {y, a->B, a->OH, a->OW, a->N, bias, false, {}};
-    if (!serve(e, CUDNN_RESULT, x, w, NULL, a, &o))
+    const given g = {x, w, NULL, holds_bf16(e, 1), false};
+    output o = {y, holds_bf16(e, 0), a->B, a->OH, a->OW, a->N, bias, false, {}};
+    if (!serve(e, CUDNN_RESULT, g, a, &o))
         other_conv(e, y, x, w, bias, a);
 }
 
 static void conv_bwd_data(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const qkv_real *w,
                           const qkv_k_conv_args *a, bool acc)
 {
-    output o = {dx, a->B, a->H, a->W, a->C, NULL, acc, {}};
-    if (!serve(e, CUDNN_IMAGES, NULL, w, dy, a, &o))
+    const given g = {NULL, w, dy, false, holds_bf16(e, 1)};
+    output o = {dx, holds_bf16(e, 0), a->B, a->H, a->W, a->C, NULL, acc, {}};
+    if (!serve(e, CUDNN_IMAGES, g, a, &o))
         other_bwd_data(e, dx, dy, w, a, acc);
 }
 
 static void conv_bwd_weights(const qkv_exec *e, qkv_real *dw, const qkv_real *dy,
                              const qkv_real *x, const qkv_k_conv_args *a, bool acc)
 {
-    output o = {dw, 1, a->N, a->KH * a->KW, a->C, NULL, acc, {}};
-    if (!serve(e, CUDNN_WEIGHTS, x, NULL, dy, a, &o))
+    const given g = {x, NULL, dy, holds_bf16(e, 2), holds_bf16(e, 1)};
+    output o = {dw, false, 1, a->N, a->KH * a->KW, a->C, NULL, acc, {}};
+    if (!serve(e, CUDNN_WEIGHTS, g, a, &o))
         other_bwd_weights(e, dw, dy, x, a, acc);
 }
 

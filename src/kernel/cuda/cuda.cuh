@@ -157,7 +157,7 @@ qkv__fill_fn qkv__cuda_elementwise, qkv__cuda_activations, qkv__cuda_copy, qkv__
 qkv__fill_fn qkv__cuda_gemm_bf16, qkv__cuda_attention_bf16, qkv__cuda_conv_bf16,
     qkv__cuda_activations_bf16, qkv__cuda_norms_bf16, qkv__cuda_cross_entropy_bf16,
     qkv__cuda_cross_entropy_rounded,
-    qkv__cuda_conv_cudnn;
+    qkv__cuda_conv_rounded, qkv__cuda_conv_cudnn;
 /* Kernels that time themselves, where the environment asks for it. */
 void cuda_profile(qkv_kernels *f32, qkv_kernels *bf16);
 /* The products, for other files. */

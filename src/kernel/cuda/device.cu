@@ -243,7 +243,7 @@ static void fill_tables(void)
         qkv__cuda_gemm, qkv__cuda_gemv, qkv__cuda_small, qkv__cuda_widen, qkv__cuda_conv,
         qkv__cuda_pool, qkv__cuda_kv, qkv__cuda_attention};
     static qkv__fill_fn *const bf16_files[] = {qkv__cuda_gemm_bf16, qkv__cuda_conv_bf16,
-                                               qkv__cuda_conv_cudnn,
+                                               qkv__cuda_conv_rounded, qkv__cuda_conv_cudnn,
                                                qkv__cuda_attention_bf16,
                                                qkv__cuda_activations_bf16,
                                                qkv__cuda_norms_bf16,

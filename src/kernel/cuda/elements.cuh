@@ -16,9 +16,12 @@ template <int W> struct pack {
 template <int W> static __device__ __forceinline__ pack<W> load(const float *p)
 {
     pack<W> r;
-    if constexpr (W == 4) {
-        float4 f = *reinterpret_cast<const float4 *>(p);
-        r.v[0] = f.x, r.v[1] = f.y, r.v[2] = f.z, r.v[3] = f.w;
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4) {
+            float4 f = *reinterpret_cast<const float4 *>(p + i);
+            r.v[i] = f.x, r.v[i + 1] = f.y, r.v[i + 2] = f.z, r.v[i + 3] = f.w;
+        }
     } else {
         for (int i = 0; i < W; i++)
             r.v[i] = p[i];

@@ -23,9 +23,10 @@ static void cuda_axpy(const qkv_exec *e, qkv_real *y, const qkv_real *x, double 
     launch_elements(axpy_body{y, x, (float)alpha, acc}, n, aligned16(y, x));
 }
 
-struct add_body {
+template <typename T> struct add_body {
     float *y;
-    const float *a, *b;
+    const float *a;
+    const T *b;
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> v = load<W>(a + i), u = load<W>(b + i);
@@ -35,10 +36,13 @@ struct add_body {
     }
 };
 
+/* b may hold bf16. */
 static void cuda_add(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b, size_t n)
 {
-    (void)e;
-    launch_elements(add_body{y, a, b}, n, aligned16(y, a, b));
+    if (holds_bf16(e, 2))
+        launch_elements(add_body<bf16>{y, a, (const bf16 *)b}, n, aligned16(y, a, b));
+    else
+        launch_elements(add_body<float>{y, a, b}, n, aligned16(y, a, b));
 }
 
 struct mul_body {

@@ -1,19 +1,21 @@
 /* group_norm.cu - group norm with or without the SiLU that follows it: sums over places for every
- * channel of every image, what they say about groups, and a map over all numbers. */
+ * channel of every image, what they say about groups, and a map over all numbers. What goes in is of
+ * type X and what comes out of type Y, each f32 or bf16. */
 #include "kernel/cuda/group_norm.cuh"
 
 /* The first number of a group. Sums are of distances from it, so that a large mean costs no
  * digits. */
-static __device__ __forceinline__ float group_pivot(const float *x, group_sizes s, size_t image,
+template <typename X>
+static __device__ __forceinline__ float group_pivot(const X *x, group_sizes s, size_t image,
                                                     size_t c)
 {
-    return x[image * s.N * s.C + min(c, s.C - 1) / s.width * s.width];
+    return load_one(x + image * s.N * s.C + min(c, s.C - 1) / s.width * s.width);
 }
 
-struct group_moments {
+template <typename X> struct group_moments {
     enum { SUMS = 2 };
     typedef float4 item;
-    const float *x;
+    const X *x;
     group_sizes s;
     float4 pivot;
 
@@ -38,7 +40,8 @@ struct group_moments {
     }
 };
 
-static __global__ void group_measure(float *mean, float *rstd, const float *x,
+template <typename X>
+static __global__ void group_measure(float *mean, float *rstd, const X *x,
                                      const float *partial, group_sizes s, size_t chunks)
 {
     const size_t group = (size_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
@@ -52,10 +55,11 @@ static __global__ void group_measure(float *mean, float *rstd, const float *x,
     rstd[group] = (float)(1 / sqrt((v < 0 ? 0 : v) + (double)s.eps));
 }
 
-struct group_map {
+template <typename X, typename Y> struct group_map {
     typedef float4 item;
-    float *y;
-    const float *x, *mean, *rstd, *weight, *bias;
+    Y *y;
+    const X *x;
+    const float *mean, *rstd, *weight, *bias;
     group_sizes s;
     float4 m, q, r;
 
@@ -76,18 +80,17 @@ struct group_map {
     {
         float4 u = fma4(minus4(v, m), q, r);
         if (s.silu)
-            u = make_float4(u.x * group_sigmoid(u.x), u.y * group_sigmoid(u.y),
-                            u.z * group_sigmoid(u.z), u.w * group_sigmoid(u.w));
+            u = make_float4(u.x * group_sigmoid<Y>(u.x), u.y * group_sigmoid<Y>(u.y),
+                            u.z * group_sigmoid<Y>(u.z), u.w * group_sigmoid<Y>(u.w));
         store_columns<QUADS>(y + (at.image * s.N + row) * C, at, C, u);
     }
 };
 
-static void cuda_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_real *rstd,
-                            const qkv_real *x, const qkv_real *weight, const qkv_real *bias,
-                            const qkv_k_group_norm_args *args)
+template <typename X, typename Y>
+static void normalize(const qkv_exec *e, Y *y, qkv_real *mean, qkv_real *rstd, const X *x,
+                      const qkv_real *weight, const qkv_real *bias,
+                      const qkv_k_group_norm_args *args)
 {
-    if (args->B * args->N * args->C == 0)
-        return;
     const group_sizes s = group_sizes_of(args);
     const columns_plan p = columns_plan_of(s.B, s.N, s.C);
     const bool quads = s.C % 4 == 0 && quads_fit(x) && quads_fit(y) && quads_fit(weight) &&
@@ -97,13 +100,31 @@ static void cuda_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_
     const size_t sums = s.B * p.chunks * 2 * s.C;
     float *partial = (float *)qkv__arena_alloc(e->scratch, sums * sizeof *partial);
     if (partial) {
-        group_moments moments = {x, s, {}};
-        group_map map = {y, x, mean, rstd, weight, bias, s, {}, {}, {}};
+        group_moments<X> moments = {x, s, {}};
+        group_map<X, Y> map = {y, x, mean, rstd, weight, bias, s, {}, {}, {}};
         columns_launch(moments, none, partial, p, quads);
-        LAUNCH(group_measure, group_blocks(s), BLOCK, 0, mean, rstd, x, partial, s, p.chunks);
+        LAUNCH(group_measure<X>, group_blocks(s), BLOCK, 0, mean, rstd, x, partial, s, p.chunks);
         columns_map(map, s.B, s.N, s.C, quads);
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+/* y and x may hold bf16. */
+static void cuda_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_real *rstd,
+                            const qkv_real *x, const qkv_real *weight, const qkv_real *bias,
+                            const qkv_k_group_norm_args *args)
+{
+    const bool to_bf16 = holds_bf16(e, 0), of_bf16 = holds_bf16(e, 3);
+    if (args->B * args->N * args->C == 0)
+        return;
+    if (to_bf16 && of_bf16)
+        normalize(e, (bf16 *)y, mean, rstd, (const bf16 *)x, weight, bias, args);
+    else if (to_bf16)
+        normalize(e, (bf16 *)y, mean, rstd, x, weight, bias, args);
+    else if (of_bf16)
+        normalize(e, y, mean, rstd, (const bf16 *)x, weight, bias, args);
+    else
+        normalize(e, y, mean, rstd, x, weight, bias, args);
 }
 
 extern "C" void qkv__cuda_group_norm(qkv_kernels *k)

@@ -34,7 +34,14 @@ static __device__ __forceinline__ float4 times4(float4 a, float4 b)
     return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
-static __device__ __forceinline__ float group_sigmoid(float u) { return 1 / (1 + expf(-u)); }
+/* The sigmoid beside numbers of type T: of fewer digits where they are bf16. */
+template <typename T> static __device__ __forceinline__ float group_sigmoid(float u)
+{
+    if constexpr (sizeof(T) == sizeof(float))
+        return 1 / (1 + expf(-u));
+    else
+        return __fdividef(1, 1 + __expf(-u));
+}
 
 typedef struct {
     double x, y;

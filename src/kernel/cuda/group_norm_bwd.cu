@@ -1,21 +1,28 @@
-/* group_norm_bwd.cu - the backward pass of group norm, in the steps of the forward pass. */
+/* group_norm_bwd.cu - the backward pass of group norm, in the steps of the forward pass. What went in
+ * and its gradient are of type X, the gradient of what came out is of type Y. */
 #include "kernel/cuda/group_norm.cuh"
 
 /* d(loss)/du at one number that is far standard deviations from the mean. */
+template <typename Y>
 static __device__ __forceinline__ float group_slope(bool silu, float dy, float far, float weight,
                                                     float bias)
 {
     if (!silu)
         return dy;
-    const float u = far * weight + bias, s = group_sigmoid(u);
+    const float u = far * weight + bias, s = group_sigmoid<Y>(u);
     return dy * s * (1 + u * (1 - s));
 }
 
-struct group_slopes {
-    typedef struct {
-        float4 dy, x;
-    } item;
-    const float *dy, *x, *mean, *rstd, *weight, *bias;
+/* Of a row: dy and x. */
+struct group_pair {
+    float4 dy, x;
+};
+
+template <typename X, typename Y> struct group_slopes {
+    typedef group_pair item;
+    const Y *dy;
+    const X *x;
+    const float *mean, *rstd, *weight, *bias;
     group_sizes s;
     float4 m, k, w, b;
 
@@ -40,18 +47,18 @@ struct group_slopes {
     {
         const float4 f = times4(minus4(v.x, m), k);
         *far = f;
-        return make_float4(group_slope(s.silu, v.dy.x, f.x, w.x, b.x),
-                           group_slope(s.silu, v.dy.y, f.y, w.y, b.y),
-                           group_slope(s.silu, v.dy.z, f.z, w.z, b.z),
-                           group_slope(s.silu, v.dy.w, f.w, w.w, b.w));
+        return make_float4(group_slope<Y>(s.silu, v.dy.x, f.x, w.x, b.x),
+                           group_slope<Y>(s.silu, v.dy.y, f.y, w.y, b.y),
+                           group_slope<Y>(s.silu, v.dy.z, f.z, w.z, b.z),
+                           group_slope<Y>(s.silu, v.dy.w, f.w, w.w, b.w));
     }
 };
 
 /* Sums of du far and of du: dweight and dbias of one chunk. */
-struct group_slope_sums {
+template <typename X, typename Y> struct group_slope_sums {
     enum { SUMS = 2 };
-    typedef group_slopes::item item;
-    group_slopes slopes;
+    typedef group_pair item;
+    group_slopes<X, Y> slopes;
 
     template <bool QUADS> __device__ void begin(column_place at, size_t C)
     {
@@ -87,13 +94,13 @@ static __global__ void group_slope_means(float *dot, float *sum, const float *pa
 }
 
 /* dx = [dx +] rstd (du weight - sum - far dot). */
-struct group_bwd_map {
+template <typename X, typename Y> struct group_bwd_map {
     typedef struct {
-        group_slopes::item slopes;
+        group_pair slopes;
         float4 dx;
     } item;
-    group_slopes slopes;
-    float *dx;
+    group_slopes<X, Y> slopes;
+    X *dx;
     const float *dot, *sum;
     bool acc;
     float4 of_far, of_du;
@@ -125,38 +132,58 @@ struct group_bwd_map {
     }
 };
 
-extern "C" void cuda_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
-                                    qkv_real *dbias, const qkv_real *dy, const qkv_real *x,
-                                    const qkv_real *mean, const qkv_real *rstd,
-                                    const qkv_real *weight, const qkv_real *bias,
-                                    const qkv_k_group_norm_args *args)
+template <typename X, typename Y>
+static void normalize_bwd(const qkv_exec *e, X *dx, bool acc, columns_out out,
+                          group_slopes<X, Y> slopes)
 {
-    if (args->C == 0)
-        return;
-    const group_sizes s = group_sizes_of(args);
+    const group_sizes s = slopes.s;
     const columns_plan p = columns_plan_of(s.B, s.N, s.C);
-    const bool quads = s.C % 4 == 0 && quads_fit(dx) && quads_fit(dy) && quads_fit(x) &&
-                       quads_fit(weight) && quads_fit(bias);
+    const bool quads = s.C % 4 == 0 && quads_fit(dx) && quads_fit(slopes.dy) &&
+                       quads_fit(slopes.x) && quads_fit(slopes.weight) && quads_fit(slopes.bias);
     const columns_out none = {{NULL, NULL}, {false, false}};
-    const columns_out out = {{dweight, dbias}, {false, false}};
     const size_t parts = s.B * p.chunks, groups = s.B * s.G;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *partial =
         (float *)qkv__arena_alloc(e->scratch, (parts * 2 * s.C + 2 * groups) * sizeof *partial);
     if (partial) {
         float *dot = partial + parts * 2 * s.C, *sum = dot + groups;
-        group_slopes slopes = {dy, x, mean, rstd, weight, bias, s, {}, {}, {}, {}};
-        group_slope_sums sums = {slopes};
-        group_bwd_map map = {slopes, dx, dot, sum, acc, {}, {}};
+        group_slope_sums<X, Y> sums = {slopes};
+        group_bwd_map<X, Y> map = {slopes, dx, dot, sum, acc, {}, {}};
         if (parts)
             columns_launch(sums, none, partial, p, quads);
-        if (dweight || dbias)
+        if (out.y[0] || out.y[1])
             columns_end(out, partial, parts, 2, s.C);
         if (dx && s.B * s.N > 0) {
-            LAUNCH(group_slope_means, group_blocks(s), BLOCK, 0, dot, sum, partial, weight, s,
-                   p.chunks);
+            LAUNCH(group_slope_means, group_blocks(s), BLOCK, 0, dot, sum, partial, slopes.weight,
+                   s, p.chunks);
             columns_map(map, s.B, s.N, s.C, quads);
         }
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+/* dy may hold bf16; x and dx, both or neither. */
+extern "C" void cuda_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
+                                    qkv_real *dbias, const qkv_real *dy, const qkv_real *x,
+                                    const qkv_real *mean, const qkv_real *rstd,
+                                    const qkv_real *weight, const qkv_real *bias,
+                                    const qkv_k_group_norm_args *args)
+{
+    const group_sizes s = group_sizes_of(args);
+    const columns_out out = {{dweight, dbias}, {false, false}};
+    const bool x_bf16 = holds_bf16(e, 4), dy_bf16 = holds_bf16(e, 3);
+    const bf16 *bx = (const bf16 *)x, *bdy = (const bf16 *)dy;
+#define BWD(X, Y, dx, dy, x)                                                                       \
+    normalize_bwd<X, Y>(e, dx, acc, out, {dy, x, mean, rstd, weight, bias, s, {}, {}, {}, {}})
+    if (args->C == 0)
+        return;
+    if (x_bf16 && dy_bf16)
+        BWD(bf16, bf16, (bf16 *)dx, bdy, bx);
+    else if (x_bf16)
+        BWD(bf16, float, (bf16 *)dx, dy, bx);
+    else if (dy_bf16)
+        BWD(float, bf16, dx, bdy, x);
+    else
+        BWD(float, float, dx, dy, x);
+#undef BWD
 }

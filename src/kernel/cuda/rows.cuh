@@ -32,6 +32,13 @@ static __device__ __forceinline__ float4 load_quad(const bf16 *p)
 }
 static __device__ __forceinline__ float load_one(const float *p) { return *p; }
 static __device__ __forceinline__ float load_one(const bf16 *p) { return __bfloat162float(*p); }
+static __device__ __forceinline__ void store_quad(float *p, float4 v) { *(float4 *)p = v; }
+static __device__ __forceinline__ void store_quad(bf16 *p, float4 v)
+{
+    *(uint2 *)p = make_uint2(bf16_pair(v.x, v.y), bf16_pair(v.z, v.w));
+}
+static __device__ __forceinline__ void store_one(float *p, float x) { *p = x; }
+static __device__ __forceinline__ void store_one(bf16 *p, float x) { *p = __float2bfloat16_rn(x); }
 
 /* ---- groups of four -------------------------------------------------------------------------- */
 

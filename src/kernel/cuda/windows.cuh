@@ -20,13 +20,13 @@ struct conv_sizes {
     size_t window, row, windows;
 };
 
-static conv_sizes sizes_of(const qkv_k_conv_args *a)
+static inline conv_sizes sizes_of(const qkv_k_conv_args *a)
 {
     const size_t window = a->KH * a->KW * a->C;
     return {window, (window + ROW - 1) / ROW * ROW, a->B * a->OH * a->OW};
 }
 
-static bool is_product(const qkv_k_conv_args *a)
+static inline bool is_product(const qkv_k_conv_args *a)
 {
     return a->KH == 1 && a->KW == 1 && a->stride == 1 && a->top == 0 && a->left == 0 &&
            a->OH == a->H && a->OW == a->W;
@@ -96,7 +96,7 @@ template <typename T> struct fill_up_body {
 };
 
 /* Windows, of `least` or a multiple, that are unfolded at a time. */
-static size_t chunk_of(const conv_sizes *s, size_t least)
+static inline size_t chunk_of(const conv_sizes *s, size_t least)
 {
     const size_t most = chunk_bytes / (s->row * sizeof(float)) / least * least;
     return smaller(most > least ? most : least, s->windows);
