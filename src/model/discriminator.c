@@ -67,7 +67,7 @@ qkv_tensor *qkv__discriminator_forward(const qkv__discriminator *j, qkv_tape *t,
 {
     for (size_t i = 0; i < j->layers + 2; i++) {
         qkv_tensor *before = i == 1 ? x : NULL;
-        qkv__for_products(t, i == 0); /* without a norm: what it gives is for the next layer alone */
+        qkv__for_products(t, i == 0); /* without a norm: the next layer alone reads it */
         x = qkv__conv_forward(&j->conv[i], t, x, i < j->layers ? &halve : &keep);
         qkv__let_go(t, before);
         if (i && !is_last(j, i))

@@ -58,8 +58,8 @@ static float *nan_array(size_t n)
     return x;
 }
 
-/* was, bias: what the sum has beside the products, in any order. Steps are from one element of a row
- * (column) to the next. */
+/* was, bias: what the sum has beside the products, in any order. Steps are from one element of a
+ * row (column) to the next. */
 static void check_entry(double got, const float *a, size_t step_a, const float *b, size_t step_b,
                         size_t k, double was, double bias)
 {

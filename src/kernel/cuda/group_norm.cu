@@ -1,6 +1,6 @@
 /* group_norm.cu - group norm with or without the SiLU that follows it: sums over places for every
- * channel of every image, what they say about groups, and a map over all numbers. What goes in is of
- * type X and what comes out of type Y, each f32 or bf16. */
+ * channel of every image, what they say about groups, and a map over all numbers. What goes in is
+ * of type X and what comes out of type Y, each f32 or bf16. */
 #include "kernel/cuda/group_norm.cuh"
 
 /* The first number of a group. Sums are of distances from it, so that a large mean costs no

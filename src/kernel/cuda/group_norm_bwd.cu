@@ -1,5 +1,5 @@
-/* group_norm_bwd.cu - the backward pass of group norm, in the steps of the forward pass. What went in
- * and its gradient are of type X, the gradient of what came out is of type Y. */
+/* group_norm_bwd.cu - the backward pass of group norm, in the steps of the forward pass. What went
+ * in and its gradient are of type X, the gradient of what came out is of type Y. */
 #include "kernel/cuda/group_norm.cuh"
 
 /* d(loss)/du at one number that is far standard deviations from the mean. */

@@ -9,9 +9,9 @@
 
 #include "kernel/cuda/cuda.cuh"
 
-/* The copy of x (rows, cols; row stride ldx), made unless it is kept; rows *ldy apart. *padded: rows
- * of zeros follow, to a multiple of 8. NULL without memory. Between lock and unlock, for two operands
- * of one product. */
+/* The copy of x (rows, cols; row stride ldx), made unless it is kept; rows *ldy apart. *padded:
+ * rows of zeros follow, to a multiple of 8. NULL without memory. Between lock and unlock, for two
+ * operands of one product. */
 const bf16 *operand_rounded(const float *x, size_t rows, size_t cols, size_t ldx, size_t *ldy,
                             bool *padded = NULL);
 
