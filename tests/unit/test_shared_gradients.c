@@ -1,6 +1,6 @@
 /* test_shared_gradients.c - both terms of a normalised sum have the same gradient, and get it in
- * the same memory: whoever adds to one of them must not change the other. The answers are those of a
- * pass in which every gradient is asked for, so that nothing is shared. */
+ * the same memory: whoever adds to one of them must not change the other. The answers are those of
+ * a pass in which every gradient is asked for, so that nothing is shared. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

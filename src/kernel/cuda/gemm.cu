@@ -68,8 +68,8 @@ void multiply_rounded(float *c, const bf16 *a, const bf16 *b, const blas_product
     multiply(c, a, b, p);
 }
 
-/* An operand in bf16: x itself (rows, cols; row stride ldx), or a copy, behind which there are zeros
- * to a multiple of 8 rows if it is padded. x NULL: no memory. */
+/* An operand in bf16: x itself (rows, cols; row stride ldx), or a copy, behind which there are
+ * zeros to a multiple of 8 rows if it is padded. x NULL: no memory. */
 struct operand {
     const bf16 *x;
     size_t ld;
