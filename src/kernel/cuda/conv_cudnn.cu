@@ -268,7 +268,7 @@ static bool serve(const qkv_exec *e, cudnn_operand makes, const given &g, const 
     return served;
 }
 
-/* ---- the slots: y, x and their gradients may hold bf16 ------------------------------------------ */
+/* ---- the slots: y, x and their gradients may hold bf16 --------------------------------------- */
 
 static void conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
                  const qkv_real *bias, const qkv_k_conv_args *a)

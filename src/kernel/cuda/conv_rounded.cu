@@ -60,7 +60,7 @@ static bool is_plain(const qkv_exec *e, const qkv_k_conv_args *a)
 static size_t conv_images(const qkv_k_conv_args *a) { return a->B * a->H * a->W * a->C; }
 static size_t conv_results(const qkv_k_conv_args *a) { return a->B * a->OH * a->OW * a->N; }
 
-/* ---- the slots: y, x and their gradients may hold bf16 ------------------------------------------ */
+/* ---- the slots: y, x and their gradients may hold bf16 --------------------------------------- */
 
 static void conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
                  const qkv_real *bias, const qkv_k_conv_args *a)
