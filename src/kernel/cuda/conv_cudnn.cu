@@ -3,11 +3,11 @@
  * problems, what the library refuses.
  *
  * Operands are in bf16, with channels that are a multiple of ROW: images and results that hold bf16
- * (qkv_exec) as they lie; else copies, filled up with zeros. The library pads an image alike on both
- * sides; one that is padded otherwise is copied into a larger one of zeros. The library sums in f32
- * and writes bf16, as it has no f32 beside operands in bf16: in place where that holds bf16 and is
- * stored, and a kernel adds the bias; else into scratch memory, from where a kernel takes it to its
- * place. */
+ * (qkv_exec) as they lie; else copies, filled up with zeros. The library pads an image alike on
+ * both sides; one that is padded otherwise is copied into a larger one of zeros. The library sums
+ * in f32 and writes bf16, as it has no f32 beside operands in bf16: in place where that holds bf16
+ * and is stored, and a kernel adds the bias; else into scratch memory, from where a kernel takes it
+ * to its place. */
 #include "kernel/cuda/cudnn.cuh"
 #include "kernel/cuda/elements.cuh"
 #include "kernel/cuda/operands.cuh"
@@ -141,8 +141,8 @@ static const bf16 *rounded_weights(const qkv_exec *e, const float *w, const fram
 
 /* ---- what comes out -------------------------------------------------------------------------- */
 
-/* to (images, rows, columns, C) = [to +] what lies there in `made`, images of f [+ bias (C)]. to may
- * be made, where the images are dense. */
+/* to (images, rows, columns, C) = [to +] what lies there in `made`, images of f [+ bias (C)]. to
+ * may be made, where the images are dense. */
 template <typename T> struct widen_body {
     T *to;
     const bf16 *made;
@@ -229,7 +229,7 @@ static bool make(const qkv_exec *e, cudnn_plan *plan, const bf16 *operands[CUDNN
     return true;
 }
 
-/* What is given of images, weights and result; of the first and the last, whether they hold bf16. */
+/* Images, weights and result, and whether the first and the last hold bf16. */
 struct given {
     const float *x, *w, *y;
     bool x_rounded, y_rounded;
