@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "infer/likeliest.h"
 #include "infer/sequences.h"
 #include "tensor/make.h"
 
@@ -114,7 +115,24 @@ static bool batch_stops(const qkv__sequence *s, int32_t id)
     return id < 0;
 }
 
-/* The sequence's next token, from its logits (V). */
+/* The sequence's next token. */
+static void batch_take(qkv_batch *b, qkv__sequence *s, int32_t id)
+{
+    if (batch_stops(s, id)) {
+        qkv__batch_event(b, s, QKV_BATCH_STOP, -1);
+        qkv__batch_end(b, s);
+        return;
+    }
+    s->all.data[s->all.count++] = id; /* the room was made before the pass */
+    b->stats.made++;
+    qkv__batch_event(b, s, QKV_BATCH_TOKEN, id);
+    if (s->all.count - s->prompt == s->tokens) {
+        qkv__batch_event(b, s, QKV_BATCH_LENGTH, -1);
+        qkv__batch_end(b, s);
+    }
+}
+
+/* It, from its logits (V). */
 static qkv_status batch_choose(qkv_batch *b, qkv__sequence *s, const qkv_real *logits)
 {
     size_t V = qkv_lm_vocab(b->model);
@@ -128,19 +146,7 @@ static qkv_status batch_choose(qkv_batch *b, qkv__sequence *s, const qkv_real *l
         }
     memcpy(b->logits, logits, V * sizeof *logits);
     qkv_sampling_distribution(&s->sampling, b->logits, V, s->all.data, s->all.count, b->order);
-    int32_t id = qkv_sampling_draw(b->logits, V, qkv_rng_uniform(&s->random));
-    if (batch_stops(s, id)) {
-        qkv__batch_event(b, s, QKV_BATCH_STOP, -1);
-        qkv__batch_end(b, s);
-        return QKV_OK;
-    }
-    s->all.data[s->all.count++] = id; /* the room was made before the pass */
-    b->stats.made++;
-    qkv__batch_event(b, s, QKV_BATCH_TOKEN, id);
-    if (s->all.count - s->prompt == s->tokens) {
-        qkv__batch_event(b, s, QKV_BATCH_LENGTH, -1);
-        qkv__batch_end(b, s);
-    }
+    batch_take(b, s, qkv_sampling_draw(b->logits, V, qkv_rng_uniform(&s->random)));
     return QKV_OK;
 }
 
@@ -155,35 +161,70 @@ static void batch_advance(qkv_batch *b, size_t i, bool few)
         s->whole = s->held;
 }
 
+/* Rows of the pass whose sequences (of) get a token. */
+typedef struct {
+    int32_t rows[LOGIT_ROWS];
+    size_t of[LOGIT_ROWS], n;
+} batch_rows;
+
+static qkv__sequence *batch_sequence(qkv_batch *b, const batch_rows *r, size_t i)
+{
+    return &b->slots[b->pass.slots[r->of[i]]];
+}
+
+/* Where all of them take the likeliest token, and the logits do not lie where the host reads. */
+static bool batch_choose_likeliest(qkv_batch *b, qkv_tensor *logits, const batch_rows *r, bool few)
+{
+    int32_t ids[LOGIT_ROWS];
+    qkv_real log_p[LOGIT_ROWS];
+    bool all = logits != NULL;
+    for (size_t i = 0; i < r->n && all; i++)
+        all = qkv__takes_likeliest(b->ctx, &batch_sequence(b, r, i)->sampling);
+    if (!all || !qkv__likeliest(b->tape, logits, ids, log_p))
+        return false;
+    for (size_t i = 0; i < r->n; i++) {
+        qkv__sequence *s = batch_sequence(b, r, i);
+        batch_advance(b, r->of[i], few);
+        (void)qkv_rng_uniform(&s->random); /* as if it had been drawn */
+        batch_take(b, s, ids[i]);
+    }
+    return true;
+}
+
+static qkv_status batch_choose_rows(qkv_batch *b, qkv_tensor *h, const batch_rows *r, bool few)
+{
+    size_t shape[] = {qkv_dim(h, 1), qkv_dim(h, 2)}, V = qkv_lm_vocab(b->model);
+    qkv_tensor *chosen = qkv_embedding(b->tape, qkv_tensor_ids(b->tape, r->rows, 1, &r->n),
+                                       qkv_reshape(b->tape, h, 2, shape), 1.0, NULL, NULL);
+    qkv_tensor *all = qkv_lm_logits(b->model, b->tape, chosen);
+    if (batch_choose_likeliest(b, all, r, few))
+        return QKV_OK;
+    const qkv_real *logits = qkv_data(b->tape, all);
+    if (!logits)
+        return qkv_tape_status(b->tape);
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->n; i++) {
+        batch_advance(b, r->of[i], few);
+        qkv_status one = batch_choose(b, batch_sequence(b, r, i), logits + i * V);
+        status = status ? status : one;
+    }
+    return status;
+}
+
 /* Tokens of some sequences of the pass, from number *next on, of which h (1, rows, width) has the
  * last row; *next moves past them. Only those advance whose logits there is memory for: another
  * step may read the others' rows again. */
 static qkv_status batch_choose_some(qkv_batch *b, qkv_tensor *h, size_t *next, bool few)
 {
-    int32_t rows[LOGIT_ROWS];
-    size_t of[LOGIT_ROWS], n = 0, V = qkv_lm_vocab(b->model);
-    for (; *next < b->pass.count && n < LOGIT_ROWS; ++*next)
+    batch_rows r = {.n = 0};
+    for (; *next < b->pass.count && r.n < LOGIT_ROWS; ++*next)
         if (b->pass.last[*next] >= 0) {
-            of[n] = *next;
-            rows[n++] = b->pass.last[*next];
+            r.of[r.n] = *next;
+            r.rows[r.n++] = b->pass.last[*next];
         } else {
             batch_advance(b, *next, few);
         }
-    if (!n)
-        return QKV_OK;
-    size_t shape[] = {qkv_dim(h, 1), qkv_dim(h, 2)};
-    qkv_tensor *chosen = qkv_embedding(b->tape, qkv_tensor_ids(b->tape, rows, 1, &n),
-                                       qkv_reshape(b->tape, h, 2, shape), 1.0, NULL, NULL);
-    const qkv_real *logits = qkv_data(b->tape, qkv_lm_logits(b->model, b->tape, chosen));
-    if (!logits)
-        return qkv_tape_status(b->tape);
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < n; i++) {
-        batch_advance(b, of[i], few);
-        qkv_status one = batch_choose(b, &b->slots[b->pass.slots[of[i]]], logits + i * V);
-        status = status ? status : one;
-    }
-    return status;
+    return r.n ? batch_choose_rows(b, h, &r, few) : QKV_OK;
 }
 
 static qkv_status batch_run(qkv_batch *b, bool few)

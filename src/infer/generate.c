@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "infer/likeliest.h"
 #include "model/model.h"
 #include "qkv/infer.h"
 
@@ -18,9 +19,12 @@ struct qkv_generator {
     qkv_real *own; /* (V) the model's distribution */
     int32_t *order;
     size_t V, window, capacity, reused;
+    bool likeliest;   /* tokens are chosen where the logits lie */
+    int32_t chosen;   /* so; -1: the logits have been copied */
+    int32_t only;     /* where `logits` are a 1 among zeros; -1: they are not */
 };
 
-/* Logits of the token after ids (n), which come after what the cache holds. */
+/* Logits of the token after ids (n), which come after what the cache holds; or that token. */
 static qkv_status generate_step(generator *g, const int32_t *ids, size_t n)
 {
     size_t shape[] = {1, n};
@@ -29,7 +33,12 @@ static qkv_status generate_step(generator *g, const int32_t *ids, size_t n)
     qkv_tensor *x = qkv_tensor_ids(g->tape, ids, 2, shape);
     qkv_tensor *h = qkv_lm_hidden(g->model, g->tape, x, 0, NULL, g->cache);
     h = h ? qkv_slice(g->tape, h, 1, n - 1, n) : NULL;
-    const qkv_real *logits = qkv_data(g->tape, qkv_lm_logits(g->model, g->tape, h));
+    qkv_tensor *all = qkv_lm_logits(g->model, g->tape, h);
+    qkv_real log_p;
+    if (g->likeliest && qkv__likeliest(g->tape, all, &g->chosen, &log_p))
+        return QKV_OK;
+    g->chosen = g->only = -1;
+    const qkv_real *logits = qkv_data(g->tape, all);
     if (!logits)
         return qkv_tape_status(g->tape);
     memcpy(g->logits, logits, g->V * sizeof *logits);
@@ -134,12 +143,36 @@ static bool is_stop(const qkv_generate_options *o, int32_t id)
     return false;
 }
 
+/* All probability to the token that was chosen. */
+static void generate_only(generator *g)
+{
+    if (g->only < 0)
+        memset(g->logits, 0, g->V * sizeof *g->logits);
+    else
+        g->logits[g->only] = 0;
+    g->only = g->chosen;
+    g->logits[g->only] = 1;
+}
+
+/* The next token, whose distribution stays in g->logits. */
+static int32_t generate_choose(generator *g, const qkv_sampling *sampling, double u)
+{
+    if (g->chosen >= 0) {
+        generate_only(g);
+        return g->chosen;
+    }
+    qkv_sampling_distribution(sampling, g->logits, g->V, g->all.data, g->all.count, g->order);
+    return qkv_sampling_draw(g->logits, g->V, u);
+}
+
 static qkv_status infer_generate_run(generator *g, const qkv_generate_options *o,
                                      qkv_generate_fn *fn, void *user)
 {
     qkv_real *own = o->model_distribution ? g->own : NULL;
     qkv_rng r;
     qkv_rng_init(&r, o->seed, qkv_hash64("generate", 8) + o->index);
+    g->likeliest = !own && qkv__takes_likeliest(g->ctx, &o->sampling);
+    g->only = -1; /* the caller may have written there */
     for (size_t i = 0; i < o->tokens; i++) {
         qkv_status status = generate_next(g);
         if (status)
@@ -149,9 +182,7 @@ static qkv_status infer_generate_run(generator *g, const qkv_generate_options *o
             qkv_sampling_distribution(&(qkv_sampling){.temperature = 1}, own, g->V, NULL, 0,
                                       g->order);
         }
-        qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
-                                  g->order);
-        int32_t id = qkv_sampling_draw(g->logits, g->V, qkv_rng_uniform(&r));
+        int32_t id = generate_choose(g, &o->sampling, qkv_rng_uniform(&r));
         if (id < 0 || is_stop(o, id))
             return QKV_OK;
         if ((status = qkv_ids_add(&g->all, g->ctx, id)) != QKV_OK)

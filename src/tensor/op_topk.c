@@ -1,4 +1,6 @@
 /* op_topk.c - the likeliest columns of rows of logits, for searches; nothing is differentiated. */
+#include <string.h>
+
 #include "tensor/tape.h"
 
 static bool bans_fit(const qkv_topk_options *o, size_t V)
@@ -21,15 +23,21 @@ bool qkv_topk(qkv_tape *t, qkv_tensor *logits, const qkv_topk_options *o, qkv_re
                             o->bans) != NULL;
     qkv_k_top_args args = {qkv__rows(logits), qkv__channels(logits), o->k, o->bans, o->banned,
                            o->renormalize};
-    size_t n = args.N * args.k;
-    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *value = qkv__target(t, log_p, n * sizeof *value);
-    int32_t *id = qkv__target(t, ids, n * sizeof *id);
-    if (!t->status) {
+    size_t n = args.N * args.k, bytes = n * (sizeof *log_p + sizeof *ids);
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch), host = qkv__arena_mark(t->host);
+    /* One behind the other, so that both come out by one copy. */
+    qkv_real *value = t->device->host ? log_p : qkv__scratch(t, bytes / sizeof(qkv_real) + 1);
+    int32_t *id = t->device->host ? ids : value ? (int32_t *)(void *)(value + n) : NULL;
+    if (!t->status)
         t->k->top(&t->exec, value, id, qkv__real(logits), &args);
-        qkv__deliver(t, log_p, value, n * sizeof *value);
-        qkv__deliver(t, ids, id, n * sizeof *id);
+    if (!t->status && !t->device->host) {
+        const qkv_real *read = qkv__read(t, value, bytes);
+        if (read && log_p)
+            memcpy(log_p, read, n * sizeof *log_p);
+        if (read && ids)
+            memcpy(ids, read + n, n * sizeof *ids);
     }
+    qkv__arena_release(t->host, host);
     qkv__arena_release(t->exec.scratch, mark);
     return !t->status;
 }

@@ -110,9 +110,13 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
     return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
+/* Of few numbers the memory is worth less than what a card gains by doing neighbouring kernels at
+ * once, which it cannot where one writes what all of another reads. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x)
 {
-    if (x && !t->probes)
+    enum { FEW_NUMBERS = 1 << 15 };
+    const bool worth = x && (!t->device->products || qkv_count(x) > FEW_NUMBERS);
+    if (worth && !t->probes)
         x->spent = x->root == x && !x->param && !x->remade;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/plugin.h"
 #include "kernel/kernel.h"
+#include "kernels_device.h"
 
 static qkv_context *context;
 static const qkv__device *device;
@@ -15,11 +16,24 @@ static const qkv__device *device;
 bool __wrap_qkv__cpu_amx(void);
 bool __wrap_qkv__cpu_amx(void) { return false; }
 
-/* A test that sets it changes arrays by kernels alone, and copies of them may be kept. */
 bool kernels_alone_write;
+
+bool kernels_wait = true;
+
+void kernels_copy_in(void *to, const void *host, size_t bytes)
+{
+    device->copy_in(to, host, bytes);
+}
+
+void kernels_copy_out(void *host, const void *from, size_t bytes)
+{
+    device->copy_out(host, from, bytes);
+}
 
 static void wait(const char *kernel)
 {
+    if (!kernels_wait)
+        return;
     if (!kernels_alone_write) /* the device is told that something wrote */
         device->fill(NULL, 0, 0);
     if (!device->sync(context))

@@ -1,41 +1,8 @@
 /* activations.cu - activations and their slopes, and products of them with a second input (gated
  * units). Each activation is a kernel of its own; formulas are those of ref_elementwise.c. */
-#include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/activations.cuh"
+#include "kernel/cuda/list.cuh"
 #include "kernel/cuda/operands.cuh"
-
-static const float sqrt_half = 0.70710678118654752440f, inv_sqrt_2pi = 0.39894228040143267794f;
-static const float gelu_scale = 1.59576912160573071176f, gelu_cubic = 0.044715f; /* 2 sqrt(2/pi) */
-static const float quick = 1.702f, leak = 0.2f;
-
-static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
-
-/* (1 + tanh(u)) / 2 = sigmoid(2u) keeps the relative accuracy of the negative tail. */
-static __device__ __forceinline__ float tanh_gate(float x)
-{
-    return sigmoid(gelu_scale * (x + gelu_cubic * x * x * x));
-}
-
-template <int A> static __device__ __forceinline__ float act_value(float x)
-{
-    if constexpr (A == QKV_K_RELU)
-        return x < 0 ? 0 : x;
-    else if constexpr (A == QKV_K_GELU)
-        return x * (erfcf(-x * sqrt_half) / 2);
-    else if constexpr (A == QKV_K_GELU_TANH)
-        return x * tanh_gate(x);
-    else if constexpr (A == QKV_K_QUICK_GELU)
-        return x * sigmoid(quick * x);
-    else if constexpr (A == QKV_K_SILU)
-        return x * sigmoid(x);
-    else if constexpr (A == QKV_K_SIGMOID)
-        return sigmoid(x);
-    else if constexpr (A == QKV_K_TANH)
-        return tanhf(x);
-    else if constexpr (A == QKV_K_LEAKY_RELU)
-        return x < 0 ? leak * x : x;
-    else
-        return x;
-}
 
 /* d act / dx. The slope of RELU at 0 is 0, as PyTorch has it. */
 template <int A> static __device__ __forceinline__ float act_slope(float x)
@@ -76,21 +43,6 @@ template <int W> static __device__ __forceinline__ void store_copy(bf16 *copy, s
     store<W>(copy + i, v);
 }
 
-/* CASE(A) for the activation act. */
-#define BY_ACTIVATION(act, CASE)                                                                   \
-    switch (act) {                                                                                 \
-    case QKV_K_RELU: CASE(QKV_K_RELU); break;                                                      \
-    case QKV_K_GELU: CASE(QKV_K_GELU); break;                                                      \
-    case QKV_K_GELU_TANH: CASE(QKV_K_GELU_TANH); break;                                            \
-    case QKV_K_QUICK_GELU: CASE(QKV_K_QUICK_GELU); break;                                          \
-    case QKV_K_SILU: CASE(QKV_K_SILU); break;                                                      \
-    case QKV_K_SIGMOID: CASE(QKV_K_SIGMOID); break;                                                \
-    case QKV_K_TANH: CASE(QKV_K_TANH); break;                                                      \
-    case QKV_K_LEAKY_RELU: CASE(QKV_K_LEAKY_RELU); break;                                          \
-    case QKV_K_NONE:                                                                               \
-    case QKV_K_ACT_COUNT: CASE(QKV_K_NONE); break;                                                 \
-    }
-
 /* copy: of y in bf16, or NULL. */
 template <int A, typename T> struct act_body {
     T *y;
@@ -115,7 +67,8 @@ static void activate(qkv_real *y, const qkv_real *x, bf16 *copy, qkv_k_act act, 
 
 static void cuda_act(const qkv_exec *, qkv_real *y, const qkv_real *x, qkv_k_act act, size_t n)
 {
-    activate(y, x, NULL, act, n);
+    if (!list_act(y, x, act, n))
+        activate(y, x, NULL, act, n);
 }
 
 /* y and x in bf16, both or neither. */
@@ -187,28 +140,12 @@ static void cuda_act_bwd_bf16(const qkv_exec *e, qkv_real *dx, const qkv_real *x
 
 /* ---- gated: W elements of one row ------------------------------------------------------------ */
 
-template <int A, typename T> struct gated_body {
-    T *y;
-    const T *gate, *up;
-    size_t ldg, ldu, C;
-    template <int W> __device__ void at(size_t i) const
-    {
-        size_t r, c;
-        split(i, C, &r, &c);
-        pack<W> g = load<W>(gate + r * ldg + c), u = load<W>(up + r * ldu + c);
-        for (int k = 0; k < W; k++)
-            u.v[k] *= act_value<A>(g.v[k]);
-        store<W>(y + i, u);
-    }
-};
-
 template <typename T, int WIDTH>
-static void gate_up(T *y, const T *gate, size_t ldg, const T *up, size_t ldu, qkv_k_act act,
-                    size_t N, size_t C)
+static void gate_up(const gated_args<T> &a, qkv_k_act act, size_t n)
 {
-    const bool wide = C % WIDTH == 0 && ldg % WIDTH == 0 && ldu % WIDTH == 0 &&
-                      aligned16(y, gate, up);
-#define GATED(A) launch_elements<gated_body<A, T>, WIDTH>({y, gate, up, ldg, ldu, C}, N *C, wide)
+    const bool wide = a.C % WIDTH == 0 && a.ldg % WIDTH == 0 && a.ldu % WIDTH == 0 &&
+                      aligned16(a.y, a.gate, a.up);
+#define GATED(A) launch_elements<gated_body<A, T>, WIDTH>({a}, n, wide)
     BY_ACTIVATION(act, GATED)
 #undef GATED
 }
@@ -217,10 +154,12 @@ static void gate_up(T *y, const T *gate, size_t ldg, const T *up, size_t ldu, qk
 static void cuda_gated(const qkv_exec *e, qkv_real *y, const qkv_real *gate, size_t ldg,
                        const qkv_real *up, size_t ldu, qkv_k_act act, size_t N, size_t C)
 {
+    const gated_args<float> a = {y, gate, up, ldg, ldu, C};
     if (e->bf16)
-        gate_up<bf16, 8>((bf16 *)y, (const bf16 *)gate, ldg, (const bf16 *)up, ldu, act, N, C);
-    else
-        gate_up<float, 4>(y, gate, ldg, up, ldu, act, N, C);
+        gate_up<bf16, 8>({(bf16 *)y, (const bf16 *)gate, (const bf16 *)up, ldg, ldu, C}, act,
+                         N * C);
+    else if (!list_gated(a, act, N))
+        gate_up<float, 4>(a, act, N * C);
 }
 
 template <typename T> struct gated_bwd_args {

@@ -6,8 +6,7 @@
 #include "kernel/cuda/attention.cuh"
 
 enum {
-    FEW_THREADS = 128,
-    FEW_WARPS = FEW_THREADS / WARP,
+    FEW_THREADS = 128, /* of a launch's block */
     FEW_WIDTH = 256,   /* channels at most */
     FEW_BLOCKS = 528,  /* enough to fill a card; fixed, as it decides the order of sums */
     FEW_SPLITS = 256
@@ -112,7 +111,7 @@ ATT_DEVICE void few_load_queries(float *to, const att_problem &p, const few_job 
                                  const att_sequence &s, int group, int first, int rows)
 {
     const int width = w.lanes * 8, heads = p.H / p.Hkv;
-    for (int at = (int)threadIdx.x; at < rows * width; at += FEW_THREADS) {
+    for (int at = (int)threadIdx.x; at < rows * width; at += (int)blockDim.x) {
         const int r = first + at / width, c = at % width, i = r % w.queries;
         const int h = group * heads + r / w.queries;
         const bool there = r < heads * w.queries && i < s.q_len && c < p.D;
@@ -201,7 +200,7 @@ ATT_DEVICE void few_keys(few_state<ROWS> &x, const att_problem &p, const few_job
                          const att_sequence &s, int group, const float *q, int begin, int end)
 {
     typedef typename few_raw<kind>::type raw;
-    const int lane = (int)threadIdx.x % w.lanes, groups = FEW_THREADS / w.lanes;
+    const int lane = (int)threadIdx.x % w.lanes, groups = (int)blockDim.x / w.lanes;
     const int c = lane * 8;
     for (int j0 = begin + (int)threadIdx.x / w.lanes; j0 - (int)threadIdx.x / w.lanes < end;
          j0 += groups * KEYS) {
@@ -231,7 +230,7 @@ ATT_DEVICE void few_keys(few_state<ROWS> &x, const att_problem &p, const few_job
 /* ---- groups, and blocks, together ------------------------------------------------------------ */
 
 /* The same largest score in all groups of the block, and sums of a warp in each of its groups.
- * largest: (FEW_WARPS, ROWS) of shared memory. */
+ * largest: (warps, ROWS) of shared memory. */
 template <int ROWS>
 ATT_DEVICE void few_combine_groups(few_state<ROWS> &x, float *largest, int lanes)
 {
@@ -248,7 +247,7 @@ ATT_DEVICE void few_combine_groups(few_state<ROWS> &x, float *largest, int lanes
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         float m = largest[r];
-        for (int n = 1; n < FEW_WARPS; n++)
+        for (int n = 1; n < (int)blockDim.x / WARP; n++)
             m = fmaxf(m, largest[n * ROWS + r]);
         const float by = x.largest[r] == -INFINITY ? 0 : att_exp(x.largest[r] - m);
         x.largest[r] = m;

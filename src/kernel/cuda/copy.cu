@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/list.cuh"
 
 enum { MAX_DIMS = 8, TILE = 32, TILE_ROWS = 8, TILE_LEAST = 4, MOVES_MOST = 1 << 17 };
 
@@ -148,6 +149,14 @@ static void copy_in_order(Y *y, const X *x, copy_plan p, size_t n, bool acc)
         LAUNCH((copy_elements<1, Y, X>), cuda_blocks(n), BLOCK, 0, y, x, p, n, acc);
 }
 
+/* Rows that are contiguous on both sides go on the list. */
+static bool list_plan(float *y, const float *x, const copy_plan &p)
+{
+    const copy_dim inner = p.d[p.dims - 1], outer = p.dims == 2 ? p.d[0] : copy_dim{1, 0, 0};
+    return p.dims <= 2 && inner.x == 1 && inner.y == 1 &&
+           list_rows(y, outer.y, x, outer.x, outer.n, inner.n);
+}
+
 /* Each of y and x may hold bf16. */
 static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_real *x,
                       const size_t *sx, const size_t *shape, int ndim, bool acc)
@@ -160,6 +169,8 @@ static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qk
         return;
     copy_plan p = joined(sy, sx, shape, ndim);
     turn t;
+    if (!rounded && !of_rounded && !acc && list_plan(y, x, p))
+        return;
     if (rounded && of_rounded)
         copy_in_order((bf16 *)y, (const bf16 *)x, p, n, acc);
     else if (rounded)

@@ -2,7 +2,8 @@
  * sums over warps and blocks.
  *
  * Every kernel of a process runs on one stream, so each sees what those before it wrote, and
- * scratch memory can be released as soon as the kernel that uses it is launched. The same files are
+ * scratch memory can be released as soon as the kernel that uses it is launched, or listed
+ * (list.cuh). The same files are
  * compiled as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after
  * another: write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives,
  * and no float atomics (sums have an order that sizes alone decide). */
@@ -30,7 +31,8 @@ static inline bool holds_bf16(const qkv_exec *e, unsigned i) { return e->bf16 >>
 
 #ifdef QKV_CUDA_EMULATED
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
-    (cuda_wrote(), emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
+    ((void)cuda_stream(), cuda_wrote(),                                                            \
+     emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
 #define DYNAMIC_SHARED(name) char *name = emulated_dynamic_shared()
 #else
 /* kernel<<<grid, block, shared>>>(arguments); the name of a template with several parameters in
@@ -46,7 +48,10 @@ static inline bool holds_bf16(const qkv_exec *e, unsigned i) { return e->bf16 >>
 
 enum { WARP = 32, BLOCK = 256, GRID_MOST = 1 << 20 };
 
+/* The stream, once kernels that wait in a list (list.cuh) have been launched: whatever is asked of
+ * it is asked right after this call. */
 cudaStream_t cuda_stream(void);
+cudaStream_t cuda_bare_stream(void); /* kernels may be waiting */
 /* Remembers the first error that is not cudaSuccess; sync reports it. */
 void cuda_note(cudaError_t error);
 int cuda_multiprocessors(void);
@@ -77,6 +82,15 @@ static inline unsigned cuda_blocks(size_t n)
 #define FOR_EACH(i, n)                                                                             \
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                            \
     i += (size_t)gridDim.x * blockDim.x
+
+/* p, which points into the device's memory and not into shared memory: loads are quicker then. */
+template <typename T> static __device__ __forceinline__ T *in_global(T *p)
+{
+#ifndef QKV_CUDA_EMULATED
+    __builtin_assume(__isGlobal(p));
+#endif
+    return p;
+}
 
 /* ---- bf16 ---------------------------------------------------------------------------------- */
 

@@ -297,6 +297,7 @@ bool cudnn_run(cudnn_plan *p, void *const operands[CUDNN_OPERANDS], void *worksp
         operands);
     set(&m, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     finish(&m, d);
+    (void)cuda_stream(); /* the handle's: what waits for it goes first */
     cuda_wrote();
     p->serves = !m.failed && lib.cudnnBackendExecute(handle, (descriptor)p->way, d) ==
                                  CUDNN_STATUS_SUCCESS;

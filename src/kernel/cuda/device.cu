@@ -6,6 +6,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "kernel/cuda/list.cuh"
 #include "kernel/cuda/operands.cuh"
 
 extern "C" {
@@ -31,10 +32,16 @@ static void use_card(void)
     chosen = true;
 }
 
-cudaStream_t cuda_stream(void)
+cudaStream_t cuda_bare_stream(void)
 {
     use_card();
     return stream;
+}
+
+cudaStream_t cuda_stream(void)
+{
+    list_flush();
+    return cuda_bare_stream();
 }
 
 int cuda_multiprocessors(void) { return multiprocessors; }
@@ -114,20 +121,22 @@ static void device_free(qkv_context *ctx, void *p)
 {
     if (!p)
         return;
+    list_flush();
     host->unclaim(ctx, drop_claim(p));
     cuda_note(cudaFree(p));
 }
 
 static void device_copy_in(void *to, const void *from, size_t bytes)
 {
+    if (!bytes || list_bytes(to, from, bytes))
+        return;
     cuda_wrote();
-    if (bytes)
-        cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
+    cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
 
 static void device_copy_out(void *to, const void *from, size_t bytes)
 {
-    if (!bytes)
+    if (!bytes || list_out(to, from, bytes))
         return;
     cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream()));
     cuda_note(cudaStreamSynchronize(cuda_stream()));
@@ -164,8 +173,11 @@ static void device_copy(void *to, const void *from, size_t bytes)
     const char *f = (const char *)from;
     if (!bytes || t == f)
         return;
+    const bool apart = t + bytes <= f || f + bytes <= t;
+    if (apart && list_copy(to, from, bytes))
+        return;
     cuda_wrote();
-    if (t + bytes <= f || f + bytes <= t)
+    if (apart)
         cuda_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()));
     else if (t < f)
         LAUNCH(move_down, 1, 1024, 0, t, f, bytes);
@@ -300,6 +312,7 @@ qkv__device_open(const qkv__plugin_host *given, int number, char *why)
     card = number;
     multiprocessors = properties.multiProcessorCount;
     snprintf(device_name, sizeof device_name, "%s", properties.name);
+    list_begin();
     fill_tables();
     return &device;
 }

@@ -115,19 +115,27 @@ static __device__ __forceinline__ void split(size_t i, size_t columns, size_t *r
     }
 }
 
-template <typename Body, int WIDTH>
-static __global__ void __launch_bounds__(BLOCK) each_element(Body body, size_t n, bool wide)
+/* A thread's part of n elements: its number, and how many threads there are. */
+template <int WIDTH, typename Body>
+static __device__ __forceinline__ void some_elements(const Body &body, size_t n, bool wide,
+                                                     size_t thread, size_t threads)
 {
     if (!wide) {
-        for (FOR_EACH(i, n))
+        for (size_t i = thread; i < n; i += threads)
             body.template at<1>(i);
         return;
     }
-    for (FOR_EACH(i, n / WIDTH))
+    for (size_t i = thread; i < n / WIDTH; i += threads)
         body.template at<WIDTH>(WIDTH * i);
-    size_t last = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (last < n % WIDTH)
-        body.template at<1>(n / WIDTH * WIDTH + last);
+    if (thread < n % WIDTH)
+        body.template at<1>(n / WIDTH * WIDTH + thread);
+}
+
+template <typename Body, int WIDTH>
+static __global__ void __launch_bounds__(BLOCK) each_element(Body body, size_t n, bool wide)
+{
+    some_elements<WIDTH>(body, n, wide, (size_t)blockIdx.x * blockDim.x + threadIdx.x,
+                         (size_t)gridDim.x * blockDim.x);
 }
 
 /* wide: all of the body's arrays are aligned, so that WIDTH neighbours are treated at once. */

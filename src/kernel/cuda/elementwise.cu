@@ -1,32 +1,22 @@
 /* elementwise.cu - arithmetic on elements: sums, products, scaled rows, exp, 1/x, exchange, and
  * dropout. Memory sets the speed of all of it. */
-#include "kernel/cuda/elements.cuh"
-
-struct axpy_body {
-    float *y;
-    const float *x;
-    float alpha;
-    bool acc;
-    template <int W> __device__ void at(size_t i) const
-    {
-        pack<W> v = load<W>(x + i);
-        for (int k = 0; k < W; k++)
-            v.v[k] *= alpha;
-        put<W>(y + i, v, acc);
-    }
-};
+#include "kernel/cuda/arithmetic.cuh"
+#include "kernel/cuda/list.cuh"
 
 static void cuda_axpy(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha, bool acc,
                       size_t n)
 {
     (void)e;
-    launch_elements(axpy_body{y, x, (float)alpha, acc}, n, aligned16(y, x));
+    const axpy_body body = {y, x, (float)alpha, acc};
+    if (!list_axpy(body, n))
+        launch_elements(body, n, aligned16(y, x));
 }
 
-template <typename T> struct add_body {
+/* b in bf16. */
+struct add_rounded_body {
     float *y;
     const float *a;
-    const T *b;
+    const bf16 *b;
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> v = load<W>(a + i), u = load<W>(b + i);
@@ -39,30 +29,20 @@ template <typename T> struct add_body {
 /* b may hold bf16. */
 static void cuda_add(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b, size_t n)
 {
+    const add_body body = {y, a, b};
     if (holds_bf16(e, 2))
-        launch_elements(add_body<bf16>{y, a, (const bf16 *)b}, n, aligned16(y, a, b));
-    else
-        launch_elements(add_body<float>{y, a, b}, n, aligned16(y, a, b));
+        launch_elements(add_rounded_body{y, a, (const bf16 *)b}, n, aligned16(y, a, b));
+    else if (!list_add(body, n))
+        launch_elements(body, n, aligned16(y, a, b));
 }
-
-struct mul_body {
-    float *y;
-    const float *a, *b;
-    bool acc;
-    template <int W> __device__ void at(size_t i) const
-    {
-        pack<W> v = load<W>(a + i), u = load<W>(b + i);
-        for (int k = 0; k < W; k++)
-            v.v[k] *= u.v[k];
-        put<W>(y + i, v, acc);
-    }
-};
 
 static void cuda_mul(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b, bool acc,
                      size_t n)
 {
     (void)e;
-    launch_elements(mul_body{y, a, b, acc}, n, aligned16(y, a, b));
+    const mul_body body = {y, a, b, acc};
+    if (!list_mul(body, n))
+        launch_elements(body, n, aligned16(y, a, b));
 }
 
 /* Of W elements of one row. */

@@ -4,78 +4,25 @@
  *
  * The order of every sum depends on k alone: what a row gets does not depend on the rows beside it,
  * on alignment, or on the row's place. */
-#include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/gemv.cuh"
+#include "kernel/cuda/list.cuh"
 
-enum { GEMV_BLOCK = 128, STEP = 4 * WARP, MANY_COLUMNS = 8192, PACKED_ROWS = 8 };
+enum { GEMV_BLOCK = 128, PACKED_ROWS = 8 };
 
-struct gemv_args {
-    float *y;
-    const float *x, *w, *bias; /* bias NULL: none */
-    size_t ldy, ldx, m, n, k;
-};
-
-/* Numbers p .. p+3 of a row of k, 0 past its end. */
-template <bool WIDE>
-static __device__ __forceinline__ pack<4> row_four(const float *row, size_t p, size_t k)
-{
-    if (WIDE || p + 4 <= k)
-        return load_four(row + p, WIDE);
-    pack<4> v = {};
-    for (int i = 0; i < 3; i++)
-        v.v[i] = p + i < k ? row[p + i] : 0;
-    return v;
-}
-
-/* sum += the products of R rows of w and M of x at places p, p + STEP, ... (U of them). */
-template <int M, int R, int U, bool WIDE>
-static __device__ __forceinline__ void add_places(float sum[M][R], const float *const w[R],
-                                                  const float *const x[M], size_t p, size_t k)
-{
-    pack<4> u[U][R];
-    for (int s = 0; s < U; s++)
-        for (int r = 0; r < R; r++)
-            u[s][r] = row_four<WIDE>(w[r], p + s * STEP, k);
-#pragma unroll
-    for (int s = 0; s < U; s++)
-#pragma unroll
-        for (int i = 0; i < M; i++) {
-            const pack<4> v = row_four<WIDE>(x[i], p + s * STEP, k);
-            for (int r = 0; r < R; r++)
-                for (int q = 0; q < 4; q++)
-                    sum[i][r] += u[s][r].v[q] * v.v[q];
-        }
-}
-
-/* A warp has R rows of w and M of x; neighbouring blocks have the same rows of w. Loads of U places
- * are on their way at a time. WIDE: rows begin at multiples of 16 bytes, k is a multiple of 4. */
+/* Neighbouring blocks have the same rows of w. */
 template <int M, int R, bool WIDE>
 static __global__ void __launch_bounds__(GEMV_BLOCK) gemv_kernel(gemv_args a, size_t chunks)
 {
-    enum { U = M * R <= 2 ? 4 : R == 2 ? 2 : 1 };
     size_t group, chunk;
     split(blockIdx.x, chunks, &group, &chunk);
-    const unsigned lane = threadIdx.x % WARP;
-    const size_t j0 = (group * (GEMV_BLOCK / WARP) + threadIdx.x / WARP) * R, i0 = chunk * M;
+    const size_t j0 = (group * (GEMV_BLOCK / WARP) + threadIdx.x / WARP) * R;
+    gemv_places<R, gemv_ahead(M, R)> places;
     if (j0 >= a.n)
         return;
-    const float *w[R], *x[M];
-    float sum[M][R] = {};
-    for (int r = 0; r < R; r++)
-        w[r] = a.w + (j0 + r < a.n ? j0 + r : a.n - 1) * a.k;
-    for (int i = 0; i < M; i++)
-        x[i] = a.x + (i0 + i < a.m ? i0 + i : a.m - 1) * a.ldx;
-    size_t p = 4 * lane;
-    for (; p + (U - 1) * STEP < a.k; p += U * STEP)
-        add_places<M, R, U, WIDE>(sum, w, x, p, a.k);
-    for (; p < a.k; p += STEP)
-        add_places<M, R, 1, WIDE>(sum, w, x, p, a.k);
-#pragma unroll
-    for (int i = 0; i < M; i++)
-        for (int r = 0; r < R; r++) {
-            const float total = warp_sum(sum[i][r]);
-            if (lane == (unsigned)(i * R + r) && i0 + i < a.m && j0 + r < a.n)
-                a.y[(i0 + i) * a.ldy + j0 + r] = total + (a.bias ? a.bias[j0 + r] : 0);
-        }
+    gemv_first<M, R, WIDE>(places, a, j0);
+    gemv_rows<M, R, WIDE>(a, j0, chunk * M, places, [&a](size_t i, size_t j, float sum) {
+        a.y[i * a.ldy + j] = sum + (a.bias ? a.bias[j] : 0);
+    });
 }
 
 template <int M, int R> static void launch_gemv(const gemv_args &a, bool wide)
@@ -94,7 +41,7 @@ static void cuda_gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real
     (void)e;
     const gemv_args a = {y, x, w, bias, ldy, ldx, m, n, k};
     const bool wide = k % 4 == 0 && (m == 1 || ldx % 4 == 0) && aligned16(x, w);
-    if (m == 0 || n == 0)
+    if (m == 0 || n == 0 || (wide && list_gemv(a)))
         return;
     if (m == 1)
         launch_gemv<1, 1>(a, wide);

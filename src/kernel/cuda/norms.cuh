@@ -14,7 +14,7 @@ typedef struct {
     int quads;
 } row_teams;
 
-static row_teams row_teams_of(size_t C)
+static inline row_teams row_teams_of(size_t C)
 {
     row_teams t = {WARP, BLOCK, 0};
     if (C <= 4 * WARP * WARP_QUADS) {

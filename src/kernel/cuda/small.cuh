@@ -79,4 +79,33 @@ static __device__ __forceinline__ void small_line(float out[8], const small_matr
     }
 }
 
+/* ---- rows by index --------------------------------------------------------------------------- */
+
+struct embed_small_args {
+    float *y;
+    const int32_t *ids, *positions; /* positions NULL: none */
+    const float *ptable;
+    small_matrix table;
+    float factor;
+    size_t N;
+};
+
+/* A thread has one line's numbers of a row of y: lines first, first + step, .. of all rows. */
+template <int TYPE>
+static __device__ __forceinline__ void embed_lines(const embed_small_args &a, size_t first,
+                                                   size_t step)
+{
+    enum { NUMBERS = small_numbers(TYPE) };
+    for (size_t i = first; i < a.table.lines * a.N; i += step) {
+        size_t n, line;
+        float out[8];
+        split(i, a.table.lines, &n, &line);
+        small_line<TYPE>(out, a.table, (size_t)a.ids[n], line);
+        const size_t C = a.table.k;
+        const float *place = a.positions ? a.ptable + (size_t)a.positions[n] * C : NULL;
+        for (size_t p = line * NUMBERS; p < (line + 1) * NUMBERS && p < C; p++)
+            a.y[n * C + p] = __fadd_rn(__fmul_rn(a.factor, out[p % NUMBERS]), place ? place[p] : 0);
+    }
+}
+
 #endif

@@ -3,7 +3,9 @@
  * A block has a row. It lists the columns that are not below a threshold and sorts the list. The
  * threshold is the k-th largest of the threads' own largest numbers; where the list has no room for
  * that many, or k is larger than the block, bisection finds another. */
+#include "kernel/cuda/list.cuh"
 #include "kernel/cuda/rows.cuh"
+#include "kernel/cuda/top_best.cuh"
 
 enum { TOP_THREADS = 1024, TOP_LIST = 2048 }; /* columns that shared memory has room for */
 
@@ -188,11 +190,43 @@ static __global__ void __launch_bounds__(TOP_THREADS) top_rows(top_job a)
     }
 }
 
+/* ---- the largest alone ----------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(BLOCK) best_parts_of(best_job a)
+{
+    __shared__ float partial[WARP];
+    for (size_t i = blockIdx.x; i < a.N * best_parts(a.V); i += gridDim.x)
+        best_read(a, i, partial);
+}
+
+static __global__ void __launch_bounds__(BLOCK) best_rows(best_job a)
+{
+    const size_t row = (size_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
+    if (row < a.N)
+        best_whole(a, row);
+}
+
+static void find_best(const qkv_exec *e, best_job a)
+{
+    const size_t parts = a.N * best_parts(a.V);
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    a.parts = (row_reading *)qkv__arena_alloc(e->scratch, parts * sizeof *a.parts);
+    if (a.parts && !list_best(a)) {
+        LAUNCH(best_parts_of, row_blocks(parts), BLOCK, 0, a);
+        LAUNCH(best_rows, (unsigned)((a.N + BLOCK / WARP - 1) / (BLOCK / WARP)), BLOCK, 0, a);
+    }
+    qkv__arena_release(e->scratch, mark);
+}
+
 static void cuda_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
                      const qkv_k_top_args *args)
 {
     if (args->N == 0)
         return;
+    if (args->k == 1 && args->bans == 0 && args->V) {
+        find_best(e, {value, id, x, NULL, args->N, args->V});
+        return;
+    }
     const size_t bytes = args->bans * sizeof *args->banned;
     top_job a = {value, id, x, NULL, NULL, args->N, args->V, args->k, args->bans, TOP_LIST,
                  args->renormalize};

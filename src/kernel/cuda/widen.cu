@@ -1,5 +1,6 @@
 /* widen.cu - weights in fewer bits as reals: turned for products, and as rows of an embedding; and
  * rows of such a matrix as another one. */
+#include "kernel/cuda/list.cuh"
 #include "kernel/cuda/small.cuh"
 
 /* A thread has one row's numbers of a line; neighbours have neighbouring rows. */
@@ -35,30 +36,11 @@ static void cuda_widen(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_k_s
         LAUNCH(widen_kernel<QKV_K_INT4>, blocks, BLOCK, 0, y, ldy, s, first, n);
 }
 
-struct embed_small_args {
-    float *y;
-    const int32_t *ids, *positions; /* positions NULL: none */
-    const float *ptable;
-    small_matrix table;
-    float factor;
-    size_t N;
-};
-
-/* A thread has one line's numbers of a row of y. */
 template <int TYPE>
 static __global__ void __launch_bounds__(BLOCK) embed_kernel(embed_small_args a)
 {
-    enum { NUMBERS = small_numbers(TYPE) };
-    for (FOR_EACH(i, a.table.lines * a.N)) {
-        size_t n, line;
-        float out[8];
-        split(i, a.table.lines, &n, &line);
-        small_line<TYPE>(out, a.table, (size_t)a.ids[n], line);
-        const size_t C = a.table.k;
-        const float *place = a.positions ? a.ptable + (size_t)a.positions[n] * C : NULL;
-        for (size_t p = line * NUMBERS; p < (line + 1) * NUMBERS && p < C; p++)
-            a.y[n * C + p] = __fadd_rn(__fmul_rn(a.factor, out[p % NUMBERS]), place ? place[p] : 0);
-    }
+    embed_lines<TYPE>(a, (size_t)blockIdx.x * blockDim.x + threadIdx.x,
+                      (size_t)gridDim.x * blockDim.x);
 }
 
 static void cuda_embed_small(const qkv_exec *e, qkv_real *y, const int32_t *ids,
@@ -68,7 +50,7 @@ static void cuda_embed_small(const qkv_exec *e, qkv_real *y, const int32_t *ids,
     (void)e;
     const embed_small_args a = {y, ids, positions, ptable, small_matrix_of(table), (float)scale, N};
     const unsigned blocks = cuda_blocks(a.table.lines * N);
-    if (a.table.lines == 0 || N == 0)
+    if (a.table.lines == 0 || N == 0 || list_embed_small(a))
         return;
     if (table->type == QKV_K_BF16)
         LAUNCH(embed_kernel<QKV_K_BF16>, blocks, BLOCK, 0, a);

@@ -68,6 +68,8 @@ enum { warpSize = 32 };
 
 void emulated_launch(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
 char *emulated_dynamic_shared();
+/* Ends the program if it is not so. */
+void emulated_expect(bool so, const char *else_what);
 void __syncthreads();
 int __syncthreads_or(int x);
 int __syncthreads_and(int x);
@@ -117,6 +119,7 @@ static inline int __any_sync(unsigned mask, int x) { return __ballot_sync(mask, 
 static inline int __all_sync(unsigned mask, int x) { return !__ballot_sync(mask, !x); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
+static inline void __threadfence_system() {}
 
 /* One thread runs at a time. */
 template <typename T, typename U> T atomicAdd(T *p, U x)
@@ -219,7 +222,9 @@ template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 
 /* ---- the runtime ----------------------------------------------------------------------------- */
 
-typedef enum { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorInvalidValue = 1 } cudaError_t;
+typedef enum {
+    cudaSuccess, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600
+} cudaError_t;
 typedef struct emulated_stream *cudaStream_t;
 typedef struct emulated_event *cudaEvent_t;
 typedef enum {
@@ -259,6 +264,12 @@ static inline cudaError_t cudaMalloc(void **p, size_t bytes)
         memset(*p, 0xff, bytes); /* NaNs */
     return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
+enum { cudaHostAllocMapped = 2 };
+static inline cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+    return cudaMalloc(p, bytes);
+}
+static inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 static inline cudaError_t cudaFree(void *p) { return free(p), cudaSuccess; }
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
                                           cudaStream_t)

@@ -39,6 +39,7 @@ char slots[THREADS / 32][32 * 64];
 int votes[THREADS / 32][32];
 __attribute__((aligned(1024))) char shared_memory[SHARED];
 int block_vote, block_count, block_all;
+bool backward; /* every second launch begins with its last blocks */
 
 } // namespace
 
@@ -188,13 +189,22 @@ void emulated_launch(dim3 grid, dim3 block, size_t shared, const std::function<v
     body = &kernel;
     for (unsigned i = 0; i < count; i++)
         fibers[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    backward = !backward;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
-                blockIdx = {x, y, z};
+                blockIdx = {backward ? grid.x - 1 - x : x, y, z};
                 memset(shared_memory, 0xff, shared); /* NaNs */
                 run_block();
             }
+}
+
+void emulated_expect(bool so, const char *else_what)
+{
+    if (so)
+        return;
+    fprintf(stderr, "emulator: %s\n", else_what);
+    abort();
 }
 
 char *emulated_dynamic_shared() { return shared_memory; }
