@@ -1,7 +1,7 @@
 /* rounded_arguments.h - arguments of kernels that lie in bf16 (qkv_exec), and what the plain
  * kernels in f32 make of the same numbers. Inputs are rounded before, so that what is off is of the
- * kernels: results in bf16 are off by one rounding, and by a second one where a kernel may round
- * what it adds to them. */
+ * kernels: results in bf16 are off by one rounding; on a card, whose libraries round what they add
+ * to a result, by two there. */
 #ifndef TESTS_KERNEL_ROUNDED_ARGUMENTS_H
 #define TESTS_KERNEL_ROUNDED_ARGUMENTS_H
 
@@ -78,7 +78,8 @@ static void compare(const char *what, const argument *want, const float *got, do
     for (size_t i = 0; i < want->n; i++) {
         const float x = want->bits ? number_of(want->bits[i]) : got[i];
         const double wanted = (double)want->wide[i];
-        const double added = want->was ? fabs(wanted - (double)want->was[i]) : 0;
+        const bool twice = want->was && !widest_alone(); /* that is the emulator's setting */
+        const double added = twice ? fabs(wanted - (double)want->was[i]) : 0;
         const double rounds = want->bits ? rounding * (fabs(wanted) + added) : 0;
         const double near = rounds + tolerance * scale;
         if (!(fabs((double)x - wanted) <= near))

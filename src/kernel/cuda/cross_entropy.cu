@@ -60,16 +60,8 @@ static __device__ __forceinline__ void xent_row(xent_job a, size_t row, float4 *
         r = block_reading(r, a.argmax != NULL, partial);
         others = smooth ? block_sum(others, partial_double) : 0;
     }
-    if (threadIdx.x == 0) {
-        const double log_sum = log((double)r.sum), max = (double)r.max, t = (double)of_target - max;
-        others -= (double)(a.s.V - 1) * max;
-        const double loss = log_sum - a.s.on * t - (smooth ? a.s.off * others : 0);
-        a.loss[row] = counts ? (float)loss : 0;
-        if (a.nll)
-            a.nll[row] = counts ? (float)(log_sum - t) : 0;
-        if (a.argmax)
-            a.argmax[row] = of_first != of_first ? 0 : r.at;
-    }
+    if (threadIdx.x == 0)
+        xent_tell(a, row, r, counts, of_target, of_first, others);
     bf16 *copy = a.copy ? a.copy + row * a.s.V : NULL;
     if (a.dlogits && counts) {
         xent_write(a.dlogits + row * a.s.V, copy, x, kept, g, r, target, a.s);

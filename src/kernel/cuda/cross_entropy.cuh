@@ -42,6 +42,21 @@ static __device__ __forceinline__ row_reading xent_read(const float *x, float4 *
     return r;
 }
 
+/* What a job asks for of a row that has been read. others: as of xent_read. */
+template <typename Job>
+static __device__ __forceinline__ void xent_tell(const Job &a, size_t row, row_reading r,
+                                                 bool counts, float of_target, float of_first,
+                                                 double others)
+{
+    const double log_sum = log((double)r.sum), max = (double)r.max, t = (double)of_target - max;
+    const double smoothed = a.s.off != 0 ? a.s.off * (others - (double)(a.s.V - 1) * max) : 0;
+    a.loss[row] = counts ? (float)(log_sum - a.s.on * t - smoothed) : 0;
+    if (a.nll)
+        a.nll[row] = counts ? (float)(log_sum - t) : 0;
+    if (a.argmax)
+        a.argmax[row] = of_first != of_first ? 0 : r.at;
+}
+
 static __device__ __forceinline__ void xent_clear(float *d, row_groups g)
 {
     for (unsigned j = threadIdx.x; j < g.count; j += blockDim.x)

@@ -3,10 +3,10 @@
  *
  * Every kernel of a process runs on one stream, so each sees what those before it wrote, and
  * scratch memory can be released as soon as the kernel that uses it is launched, or listed
- * (list.cuh). The same files are
- * compiled as C++ against tests/cuda/emulator, which runs blocks and threads on the CPU, one after
- * another: write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory whose size the launch gives,
- * and no float atomics (sums have an order that sizes alone decide). */
+ * (list.cuh). The same files are compiled as C++ against tests/cuda/emulator, which runs blocks and
+ * threads on the CPU, one after another: write LAUNCH for <<<>>>, DYNAMIC_SHARED for shared memory
+ * whose size the launch gives, and no float atomics (sums have an order that sizes alone
+ * decide). */
 #ifndef QKV_KERNEL_CUDA_CUH
 #define QKV_KERNEL_CUDA_CUH
 

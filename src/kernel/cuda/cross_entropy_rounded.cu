@@ -1,5 +1,5 @@
-/* cross_entropy_bf16.cu - cross-entropy of rows of logits in bf16, whose gradient takes their place
- * in bf16: a block for a row, which shared memory keeps where it fits. Sums are in f32. */
+/* cross_entropy_rounded.cu - cross-entropy of rows of logits in bf16, whose gradient takes their
+ * place in bf16: a block for a row, which shared memory keeps where it fits. Sums are in f32. */
 #include "kernel/cuda/cross_entropy.cuh"
 
 enum { LOGITS_THREADS = 512, LOGITS_GROUP = 8 };
@@ -133,16 +133,8 @@ static __device__ __forceinline__ void logits_row(const logits_job &a, size_t ro
         r = block_reading(r, a.argmax != NULL, partial);
         others = smooth ? block_sum(others, partial_double) : 0;
     }
-    if (threadIdx.x == 0) {
-        const double log_sum = log((double)r.sum), max = (double)r.max, t = (double)of_target - max;
-        others -= (double)(a.s.V - 1) * max;
-        const double loss = log_sum - a.s.on * t - (smooth ? a.s.off * others : 0);
-        a.loss[row] = counts ? (float)loss : 0;
-        if (a.nll)
-            a.nll[row] = counts ? (float)(log_sum - t) : 0;
-        if (a.argmax)
-            a.argmax[row] = of_first != of_first ? 0 : r.at;
-    }
+    if (threadIdx.x == 0)
+        xent_tell(a, row, r, counts, of_target, of_first, others);
     if (!a.dlogits)
         return;
     uint4 *d = (uint4 *)(a.dlogits + row * a.s.ld);
