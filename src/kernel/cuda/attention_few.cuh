@@ -111,6 +111,7 @@ ATT_DEVICE void few_load_queries(float *to, const att_problem &p, const few_job 
                                  const att_sequence &s, int group, int first, int rows)
 {
     const int width = w.lanes * 8, heads = p.H / p.Hkv;
+#pragma unroll 1
     for (int at = (int)threadIdx.x; at < rows * width; at += (int)blockDim.x) {
         const int r = first + at / width, c = at % width, i = r % w.queries;
         const int h = group * heads + r / w.queries;
@@ -194,36 +195,49 @@ ATT_DEVICE void few_weigh(few_state<ROWS> &x, const float (&s)[ROWS][KEYS],
     }
 }
 
-/* Keys begin .. end-1 by all groups of the block. */
-template <int kind, int ROWS, int KEYS>
-ATT_DEVICE void few_keys(few_state<ROWS> &x, const att_problem &p, const few_job &w,
-                         const att_sequence &s, int group, const float *q, int begin, int end)
+/* What a group of lanes has of its next keys: j0, j0 + groups, .. below end. */
+template <int kind, int KEYS> struct few_batch {
+    typename few_raw<kind>::type k[KEYS], v[KEYS];
+    float k_scale[KEYS], v_scale[KEYS];
+};
+
+template <int kind, int KEYS>
+ATT_DEVICE void few_fetch(few_batch<kind, KEYS> &b, const att_problem &p, const few_job &w,
+                          const att_sequence &s, int group, int j0, int end)
 {
-    typedef typename few_raw<kind>::type raw;
-    const int lane = (int)threadIdx.x % w.lanes, groups = (int)blockDim.x / w.lanes;
-    const int c = lane * 8;
-    for (int j0 = begin + (int)threadIdx.x / w.lanes; j0 - (int)threadIdx.x / w.lanes < end;
-         j0 += groups * KEYS) {
-        raw k[KEYS], v[KEYS];
-        float k_scale[KEYS], v_scale[KEYS], dots[ROWS][KEYS];
+    const int groups = (int)blockDim.x / w.lanes, c = (int)threadIdx.x % w.lanes * 8;
 #pragma unroll
-        for (int n = 0; n < KEYS; n++) {
-            const int j = j0 + n * groups;
-            const size_t row = s.k_begin + j;
-            k[n] = v[n] = raw{};
-            k_scale[n] = v_scale[n] = 1;
-            if (j < end && c < p.D)
-                k[n] = few_read<kind>(w.k, row, group, c);
-            if (j < end && c < p.Dv)
-                v[n] = few_read<kind>(w.v, row, group, c);
-            if (kind == QKV_K_KV_INT8 && j < end) {
-                k_scale[n] = w.k.scale[row * p.Hkv + group];
-                v_scale[n] = w.v.scale[row * p.Hkv + group];
-            }
+    for (int n = 0; n < KEYS; n++) {
+        const int j = j0 + n * groups;
+        const size_t row = s.k_begin + j;
+        b.k[n] = b.v[n] = typename few_raw<kind>::type{};
+        b.k_scale[n] = b.v_scale[n] = 1;
+        if (j < end && c < p.D)
+            b.k[n] = few_read<kind>(w.k, row, group, c);
+        if (j < end && c < p.Dv)
+            b.v[n] = few_read<kind>(w.v, row, group, c);
+        if (kind == QKV_K_KV_INT8 && j < end) {
+            b.k_scale[n] = w.k.scale[row * p.Hkv + group];
+            b.v_scale[n] = w.v.scale[row * p.Hkv + group];
         }
-        few_dots<kind, ROWS, KEYS>(dots, k, q, lane, w.lanes);
-        few_weights<ROWS, KEYS>(dots, x, k_scale, j0, groups, end);
-        few_weigh<kind, ROWS, KEYS>(x, dots, v, v_scale);
+    }
+}
+
+/* Keys begin .. end-1 by all groups of the block, of which b has the first. */
+template <int kind, int ROWS, int KEYS>
+ATT_DEVICE void few_keys(few_state<ROWS> &x, few_batch<kind, KEYS> &b, const att_problem &p,
+                         const few_job &w, const att_sequence &s, int group, const float *q,
+                         int begin, int end)
+{
+    const int lane = (int)threadIdx.x % w.lanes, groups = (int)blockDim.x / w.lanes;
+    const int own = (int)threadIdx.x / w.lanes;
+    for (int j0 = begin + own; j0 - own < end; j0 += groups * KEYS) {
+        float dots[ROWS][KEYS];
+        if (j0 - own > begin)
+            few_fetch<kind, KEYS>(b, p, w, s, group, j0, end);
+        few_dots<kind, ROWS, KEYS>(dots, b.k, q, lane, w.lanes);
+        few_weights<ROWS, KEYS>(dots, x, b.k_scale, j0, groups, end);
+        few_weigh<kind, ROWS, KEYS>(x, dots, b.v, b.v_scale);
     }
 }
 
@@ -234,21 +248,20 @@ ATT_DEVICE void few_keys(few_state<ROWS> &x, const att_problem &p, const few_job
 template <int ROWS>
 ATT_DEVICE void few_combine_groups(few_state<ROWS> &x, float *largest, int lanes)
 {
-    const int warp = (int)threadIdx.x / WARP;
+    const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    const int warps = (int)blockDim.x / WARP;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         float m = x.largest[r];
         for (int d = lanes; d < WARP; d *= 2)
             m = fmaxf(m, __shfl_xor_sync(0xffffffffu, m, d));
-        if (threadIdx.x % WARP == 0)
+        if (lane == 0)
             largest[warp * ROWS + r] = m;
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        float m = largest[r];
-        for (int n = 1; n < (int)blockDim.x / WARP; n++)
-            m = fmaxf(m, largest[n * ROWS + r]);
+        const float m = warp_max(lane < warps ? largest[lane * ROWS + r] : -INFINITY);
         const float by = x.largest[r] == -INFINITY ? 0 : att_exp(x.largest[r] - m);
         x.largest[r] = m;
         x.sum[r] *= by;

@@ -42,13 +42,16 @@ ATT_DEVICE void few_part_of(const att_problem &p, const few_job &w, int place, i
         return;
     float *q = room, *sums = q + ROWS * width;
     float *largest = sums + warps * ROWS * width, *divisors = largest + warps * ROWS;
+    const int lo = att_seen(p, s, 0).lo, hi = max(lo, att_seen(p, s, s.q_len - 1).hi);
+    const int each = (hi - lo + w.splits - 1) / w.splits, begin = lo + each * split;
+    const int end = min(hi, begin + each);
+    few_batch<kind, KEYS> keys;
     few_state<ROWS> x;
+    few_fetch<kind, KEYS>(keys, p, w, s, group, begin + (int)threadIdx.x / w.lanes, end);
     few_start<ROWS>(x, p, w, s, b, group, first);
     few_load_queries(q, p, w, s, group, first, ROWS);
     __syncthreads();
-    const int lo = att_seen(p, s, 0).lo, hi = max(lo, att_seen(p, s, s.q_len - 1).hi);
-    const int each = (hi - lo + w.splits - 1) / w.splits, begin = lo + each * split;
-    few_keys<kind, ROWS, KEYS>(x, p, w, s, group, q, begin, min(hi, begin + each));
+    few_keys<kind, ROWS, KEYS>(x, keys, p, w, s, group, q, begin, end);
     few_combine_groups<ROWS>(x, largest, w.lanes);
     const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
 #pragma unroll
@@ -62,12 +65,14 @@ ATT_DEVICE void few_part_of(const att_problem &p, const few_job &w, int place, i
             divisors[warp * ROWS + r] = x.sum[r];
     }
     __syncthreads();
+#pragma unroll 1
     for (int at = (int)threadIdx.x; at < ROWS * width; at += (int)blockDim.x) {
         const int r = at / width, c = at % width;
         const int h = group * heads + (first + r) / w.queries, i = (first + r) % w.queries;
         if (first + r >= heads * w.queries || i >= s.q_len || c >= p.Dv)
             continue;
         float o = 0, sum = 0, m = largest[r];
+#pragma unroll 4
         for (int n = 0; n < warps; n++) {
             o += sums[n * ROWS * width + at];
             sum += divisors[n * ROWS + r];

@@ -119,7 +119,8 @@ void list_flush(void)
 
 static bool in_the_way(const list_access &a, const list_access &b)
 {
-    return (a.writes || b.writes) && (const char *)a.p < (const char *)b.p + b.bytes &&
+    return (a.writes || b.writes) && !(a.alone && b.alone) &&
+           (const char *)a.p < (const char *)b.p + b.bytes &&
            (const char *)b.p < (const char *)a.p + a.bytes;
 }
 

@@ -110,8 +110,9 @@ bool list_best(const best_job &a)
     if (a.N > LIST_ROWS_MOST || !list_lock(false))
         return false;
     const list_access in[] = {list_writes(a.parts, parts), reads(a.x, a.N * a.V)};
-    const list_access out[] = {writes(a.value, a.N), list_writes(a.id, a.N * sizeof *a.id),
-                               list_reads(a.parts, parts)};
+    const list_access out[] = {list_writes(a.value, a.N * sizeof *a.value, true),
+                               list_writes(a.id, a.N * sizeof *a.id, true),
+                               list_reads(a.parts, parts, true)};
     list_add_plain<list_best_item>(LIST_BEST, in, 2)->a = a;
     list_add_plain<list_best_item>(LIST_BEST_WHOLE, out, 3)->a = a;
     list_done();

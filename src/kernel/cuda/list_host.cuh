@@ -4,11 +4,12 @@
 
 #include "kernel/cuda/list_items.cuh"
 
-/* Memory that a kernel reads or writes: bytes from p on. */
+/* Memory that a kernel reads or writes: bytes from p on. alone: by the block that does such items
+ * alone, one after another. */
 struct list_access {
     const void *p;
     size_t bytes;
-    bool writes;
+    bool writes, alone;
 };
 
 enum { LIST_ACCESSES = 320, LIST_DATA_MOST = 8 };
@@ -64,8 +65,14 @@ bool list_agrees(const list_access *accesses, int n);
 bool list_is_late(const list_access &a);
 /* Adds them to the phase. False: there is no room, and nothing was added. */
 bool list_remember(const list_access *accesses, int n);
-static inline list_access list_reads(const void *p, size_t bytes) { return {p, bytes, false}; }
-static inline list_access list_writes(const void *p, size_t bytes) { return {p, bytes, true}; }
+static inline list_access list_reads(const void *p, size_t bytes, bool alone = false)
+{
+    return {p, bytes, false, alone};
+}
+static inline list_access list_writes(const void *p, size_t bytes, bool alone = false)
+{
+    return {p, bytes, true, alone};
+}
 
 /* The host's data for `to`, or for others to read where that is NULL. */
 void list_add_data(void *to, const void *data, size_t bytes);

@@ -20,6 +20,7 @@ enum {
     LIST_GRID = 1,         /* blocks of a multiprocessor */
     LIST_ROOM = 72 << 10,  /* shared memory of an item */
     LIST_HELD = 24 << 10,  /* of that, for rows that a product's blocks normalise themselves */
+    LIST_SUMS = 8 << 10,   /* of that, at its end, for sums of a product's parts */
     LIST_PLACES = 4,       /* of 16 bytes a lane: a group of a warp's ring of weights */
     LIST_RING = 4,         /* groups of a ring */
     LIST_RING_BYTES = LIST_THREADS * LIST_RING * LIST_PLACES * 16,

@@ -126,16 +126,18 @@ static __device__ __noinline__ void run_best(const list_best_item &b, const part
         best_read(b.a, at, p.partial);
 }
 
-static __device__ __noinline__ void run_best_whole(const list_best_item &b, const part &p)
+/* By one block, the same as of run_out. */
+static __device__ __noinline__ void run_best_whole(const list_best_item &b)
 {
-    for (size_t row = p.warp(); row < b.a.N; row += p.warps())
+    for (size_t row = threadIdx.x / WARP; blockIdx.x == 0 && row < b.a.N;
+         row += blockDim.x / WARP)
         best_whole(b.a, row);
 }
 
 /* For the host: the number when the bytes are there. */
-static __device__ __noinline__ void run_out(const list_out_item &o, const part &p)
+static __device__ __noinline__ void run_out(const list_out_item &o)
 {
-    if (p.block != 0)
+    if (blockIdx.x != 0)
         return;
     for (size_t i = threadIdx.x; i < o.n; i += blockDim.x)
         o.to[i] = o.from[i];
@@ -163,8 +165,8 @@ static __device__ __forceinline__ void run_item(const list_item *i, const part &
     case LIST_ROTARY: run_rotary(((const list_rotary_item *)i)->a, p, copies); break;
     case LIST_KV: run_kv(*(const list_kv_item *)i, p); break;
     case LIST_BEST: run_best(*(const list_best_item *)i, p); break;
-    case LIST_BEST_WHOLE: run_best_whole(*(const list_best_item *)i, p); break;
-    case LIST_OUT: run_out(*(const list_out_item *)i, p); break;
+    case LIST_BEST_WHOLE: run_best_whole(*(const list_best_item *)i); break;
+    case LIST_OUT: run_out(*(const list_out_item *)i); break;
     default: run_few(*(const list_few_item *)i, p); break;
     }
 }
@@ -198,7 +200,14 @@ static __global__ void __launch_bounds__(LIST_THREADS, LIST_GRID) list_kernel(li
     __shared__ float partial[2 * WARP];
     __shared__ list_turn turns[2];
     __shared__ weights_ahead ahead;
-    float *room = (float *)(items + LIST_BYTES), *ring = room + LIST_ROOM / sizeof *room;
+    __shared__ uint64_t full[LIST_THREADS / WARP * LIST_RING];
+    __shared__ unsigned parities[LIST_THREADS / WARP];
+    __shared__ list_ring ring;
+    float *room = (float *)(items + LIST_BYTES);
+    if (threadIdx.x == 0)
+        ring = {(char *)room + LIST_ROOM, full, parities};
+    __syncthreads();
+    ring_begin(ring);
     load_list(l, items);
     const list_item *end = (const list_item *)(items + l.bytes);
     if (brings())
@@ -218,7 +227,7 @@ static __global__ void __launch_bounds__(LIST_THREADS, LIST_GRID) list_kernel(li
         list_turn &s = turns[turn++ % 2]; /* the other one may still be read */
         if (threadIdx.x == 0) {
             const unsigned shift = i->shift % gridDim.x;
-            s = {{(blockIdx.x + gridDim.x - shift) % gridDim.x, gridDim.x, room, ring, partial},
+            s = {{(blockIdx.x + gridDim.x - shift) % gridDim.x, gridDim.x, room, partial, &ring},
                  m, norm, copies_of(i, end), &ahead, items, (i->flags & LIST_LATE) != 0};
             if (i->weight_bytes)
                 prepare_product(i, room, norm != NULL);

@@ -32,7 +32,7 @@ bool list_out_begin(void)
 
 static bool list_item_out(const void *from, size_t bytes)
 {
-    const list_access access = list_reads(from, bytes);
+    const list_access access = list_reads(from, bytes, true);
     if (!list_lock(false))
         return false;
     list_out_item *item = list_add_plain<list_out_item>(LIST_OUT, &access, 1);

@@ -5,9 +5,18 @@
 
 #include "kernel/cuda/list_meet.cuh"
 
+/* Shared memory of products whose weights are on their way before the blocks have met: slots of
+ * each warp, a barrier and the next parity of each slot. */
+struct list_ring {
+    char *slots;        /* (warps, LIST_RING, STREAM_CHUNK) */
+    uint64_t *full;     /* (warps, LIST_RING) */
+    unsigned *parities; /* (warps) */
+};
+
 struct part {
     unsigned block, blocks;
-    float *room, *ring, *partial; /* shared memory: LIST_ROOM and LIST_RING_BYTES, 2 WARP numbers */
+    float *room, *partial; /* shared memory: LIST_ROOM, 2 WARP numbers */
+    const list_ring *ring;
     __device__ size_t thread() const { return (size_t)block * blockDim.x + threadIdx.x; }
     __device__ size_t threads() const { return (size_t)blocks * blockDim.x; }
     /* Neighbouring warps are of different blocks. */
@@ -27,6 +36,7 @@ static __device__ __noinline__ float act_any_value(qkv_k_act act, float x)
 static __device__ __forceinline__ void copy_elsewhere(const list_copies *copies, const float *place,
                                                       float v)
 {
+#pragma unroll 1
     for (size_t r = 0; copies && r < copies->rows; r++) {
         const list_row &row = copies->row[r];
         if (place >= row.x && place < row.x + row.n)
@@ -47,7 +57,7 @@ static __device__ __forceinline__ void norm_of_rows(const norm_job &a, size_t te
 }
 
 /* All rows, by every block, into room; one block stores them. */
-static __device__ __forceinline__ void norm_for_product(norm_job a, const part &p)
+static __device__ __noinline__ void norm_for_product(norm_job a, const part &p)
 {
     float *const y = a.y;
     const bool stores = p.block == 0;
@@ -56,6 +66,7 @@ static __device__ __forceinline__ void norm_for_product(norm_job a, const part &
         a.sum = a.mean = a.rstd = NULL;
     norm_of_rows(a, 0, 1, p.partial);
     __syncthreads();
+#pragma unroll 1
     for (size_t i = threadIdx.x; stores && i < a.N * a.C; i += blockDim.x)
         y[i] = p.room[i];
 }

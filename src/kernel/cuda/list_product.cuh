@@ -33,10 +33,11 @@ static __device__ __noinline__ void run_gemv_rows(const list_gemv_item &item, co
 
 static __device__ __forceinline__ void run_gemv(const list_gemv_item &g, const list_turn &s)
 {
-    if (stream_fits(g.a) && g.a.m == 1)
-        run_stream<1>(g, s);
-    else if (stream_fits(g.a))
-        run_stream<2>(g, s);
+    const bool staged = s.norm || stream_stages(rows_of(g));
+    if (staged && g.a.m == 1)
+        run_stream<false, 1>(g, s);
+    else if (staged && g.a.m == 2)
+        run_stream<false, 2>(g, s);
     else if (g.a.m <= 2)
         run_gemv_rows<2, 1>(g, s);
     else if (g.a.m <= 4)
@@ -55,8 +56,6 @@ static __device__ __forceinline__ void round_rows(small_product &t, float *room)
     const size_t warps = blockDim.x / WARP, rows = (t.m + ROWS - 1) / ROWS * ROWS;
     float *scale = room + warps * ROWS * QKV_K_PACKED;
     int8_t *q = (int8_t *)(scale + (rows * t.w.blocks + 3) / 4 * 4);
-    if (TYPE == QKV_K_BF16)
-        return;
     round_blocks(q, scale, t, small_block(TYPE), threadIdx.x / WARP, warps);
     __syncthreads();
     t.q = q;
@@ -107,6 +106,20 @@ static __device__ __forceinline__ void run_small(const list_small_item &m, const
         run_small_rows<TYPE, ROWS>(m, s);
 }
 
+/* A row's numbers do not depend on how many there are. */
+static __device__ __forceinline__ void run_small_stream(const list_small_item &m,
+                                                        const list_turn &s)
+{
+    if (m.t.m == 1)
+        run_stream<true, 1>(m, s);
+    else if (m.t.m == 2)
+        run_stream<true, 2>(m, s);
+    else if (m.t.m <= 4)
+        run_stream<true, 4>(m, s);
+    else
+        run_stream<true, ROWS>(m, s);
+}
+
 /* ---- either ---------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void run_product(const list_item *i, const list_turn &s)
@@ -115,7 +128,7 @@ static __device__ __forceinline__ void run_product(const list_item *i, const lis
     if (i->kind == LIST_GEMV)
         run_gemv(*(const list_gemv_item *)i, s);
     else if (m.t.w.type == QKV_K_BF16)
-        run_small<QKV_K_BF16>(m, s);
+        run_small_stream(m, s);
     else if (m.t.w.type == QKV_K_INT8)
         run_small<QKV_K_INT8>(m, s);
     else
