@@ -186,11 +186,9 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
                                 count * (readings - 1));
         from += rows;
     } while (from < count);
-    if (!t->status) {
-        double sum = t->k->sum(&t->exec, all.loss, count) * args.scale;
-        qkv__put(t, qkv__real(y), sum);
-        qkv__cross_entropy_terms(t, &o, &args, sum, all.nll, all.kl, count);
-    }
+    if (!t->status)
+        qkv__put(t, qkv__real(y),
+                 qkv__cross_entropy_sum(t, &o, &args, all.loss, all.nll, all.kl, count));
     qkv__arena_release(t->exec.scratch, mark);
     return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }
