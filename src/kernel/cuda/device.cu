@@ -6,6 +6,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "kernel/cuda/gather.cuh"
 #include "kernel/cuda/list.cuh"
 #include "kernel/cuda/operands.cuh"
 
@@ -41,6 +42,7 @@ cudaStream_t cuda_bare_stream(void)
 cudaStream_t cuda_stream(void)
 {
     list_flush();
+    gather_flush();
     return cuda_bare_stream();
 }
 
@@ -122,6 +124,7 @@ static void device_free(qkv_context *ctx, void *p)
     if (!p)
         return;
     list_flush();
+    gather_flush();
     host->unclaim(ctx, drop_claim(p));
     cuda_note(cudaFree(p));
 }
