@@ -65,8 +65,9 @@ cuda_writes cuda_writes_now(void);
  * that. */
 void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const void *more = NULL,
                       size_t more_bytes = 0);
-/* A copy of a small host array on the device, valid for what is launched before the next
- * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
+/* A copy of a small host array on the device, perhaps one that was made before, valid for what is
+ * launched before the next half of UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL
+ * and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };
 const void *cuda_upload(const void *host, size_t bytes);
 

@@ -209,26 +209,58 @@ static qkv_status device_sync(qkv_context *ctx)
 
 /* ---- small arrays of the host ---------------------------------------------------------------- */
 
+enum { KEPT = 16, KEPT_BYTES = 64 << 10, KEPT_FOR = UPLOADS_BYTES / 2 - 2 * UPLOAD_MOST };
+
 static char *uploads;
-static size_t uploads_used;
+static size_t uploads_end; /* of all, one behind the other; the memory has the last of them */
+
+/* One of the last uploads, which may be asked for again. */
+static struct {
+    size_t at, bytes; /* 0: none */
+    char data[KEPT_BYTES];
+} kept[KEPT];
+static unsigned next_kept;
+
+static const char *find_upload(const void *from, size_t bytes)
+{
+    for (const auto &k : kept)
+        if (k.bytes == bytes && uploads_end - k.at < KEPT_FOR && !memcmp(k.data, from, bytes))
+            return uploads + k.at % UPLOADS_BYTES;
+    return NULL;
+}
+
+static void keep_upload(const void *from, size_t bytes, size_t at)
+{
+    if (bytes > KEPT_BYTES)
+        return;
+    auto &k = kept[next_kept++ % KEPT];
+    k.at = at;
+    k.bytes = bytes;
+    memcpy(k.data, from, bytes);
+}
 
 /* A copy from memory that may be paged out is read before the call returns. */
 const void *cuda_upload(const void *from, size_t bytes)
 {
     cudaStream_t to_stream = cuda_stream();
     std::lock_guard<std::mutex> guard(lock);
-    size_t need = (bytes + 255) / 256 * 256;
+    const size_t need = (bytes + 255) / 256 * 256;
+    const size_t left = UPLOADS_BYTES - uploads_end % UPLOADS_BYTES;
     if (need > UPLOAD_MOST) {
         if (first_error == cudaSuccess)
             first_error = cudaErrorInvalidValue;
         return NULL;
     }
-    if (uploads_used + need > UPLOADS_BYTES)
-        uploads_used = 0;
-    char *to = uploads + uploads_used;
-    uploads_used += need;
+    const char *found = bytes ? find_upload(from, bytes) : NULL;
+    if (found)
+        return found;
+    const size_t at = uploads_end + (need > left ? left : 0);
+    char *to = uploads + at % UPLOADS_BYTES;
+    uploads_end = at + need;
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, to_stream);
-    if (error != cudaSuccess && first_error == cudaSuccess)
+    if (error == cudaSuccess)
+        keep_upload(from, bytes, at);
+    else if (first_error == cudaSuccess)
         first_error = error;
     return to;
 }
