@@ -147,10 +147,8 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     if (soft ? !op_cross_entropy_plan(t, "cross_entropy", &args, N, N, V, &o)
              : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    if (y)
-        qkv__put(t, qkv__real(y), rows(t, NULL, in[0], in[1], args, &o));
+    qkv_tensor *y = qkv__new_item(t, rows(t, NULL, in[0], in[1], args, &o));
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;
