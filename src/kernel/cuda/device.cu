@@ -197,14 +197,19 @@ static void device_fill(void *to, int byte, size_t bytes)
 
 static void device_clear(qkv_context *, void *p, size_t bytes) { device_fill(p, 0, bytes); }
 
-static qkv_status device_sync(qkv_context *ctx)
+static qkv_status device_check(qkv_context *ctx)
 {
-    cuda_note(cudaStreamSynchronize(cuda_stream()));
     std::lock_guard<std::mutex> guard(lock);
     cudaError_t error = first_error;
     if (error == cudaSuccess)
         return QKV_OK;
     return host->fail(ctx, QKV_E_UNSUPPORTED, "%s: %s", device_name, cudaGetErrorString(error));
+}
+
+static qkv_status device_sync(qkv_context *ctx)
+{
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+    return device_check(ctx);
 }
 
 /* ---- small arrays of the host ---------------------------------------------------------------- */
@@ -311,7 +316,7 @@ static const qkv_kernels *device_kernels(unsigned isa)
 
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
-    device_fill, device_clear, device_sync, device_kernels,
+    device_fill, device_clear, device_sync, device_check, device_kernels,
     1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30, true, true};
 
 /* ---- opening --------------------------------------------------------------------------------- */
