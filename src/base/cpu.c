@@ -69,9 +69,11 @@ static qkv_status nothing_waits(qkv_context *ctx)
 }
 
 const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, cpu_copy,
-                              cpu_fill, cpu_clear, nothing_waits, NULL, 0, 0, false, false};
+                              cpu_fill, cpu_clear, nothing_waits, nothing_waits, NULL, 0, 0,
+                              false, false};
 const qkv__device qkv__meta = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, meta_copy,
-                               meta_fill, meta_clear, nothing_waits, NULL, 0, 0, false, false};
+                               meta_fill, meta_clear, nothing_waits, nothing_waits, NULL, 0, 0,
+                               false, false};
 
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)
 {

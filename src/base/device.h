@@ -26,6 +26,9 @@ struct qkv__device {
     void (*clear)(qkv_context *ctx, void *p, size_t bytes);
     /* Waits for all work before it, and says whether it was done. */
     qkv_status (*sync)(qkv_context *ctx);
+    /* Says what is known of that without waiting. Memory may be given back to an arena before the
+     * work on it is done: what comes later is done after it. */
+    qkv_status (*check)(qkv_context *ctx);
     /* Its kernels for QKV_ISA_* bits; NULL: those that the library has for it. */
     const struct qkv_kernels *(*kernels)(unsigned isa);
     /* Bit i: they have products of qkv__products i, the last of them the fastest; 0: those that the

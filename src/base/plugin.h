@@ -7,7 +7,7 @@
 
 #include "base/device.h"
 
-enum { QKV__PLUGIN_VERSION = 3, QKV__PLUGIN_WHY = 256 };
+enum { QKV__PLUGIN_VERSION = 4, QKV__PLUGIN_WHY = 256 };
 
 typedef struct {
     int version; /* QKV__PLUGIN_VERSION */

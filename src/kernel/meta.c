@@ -17,8 +17,8 @@ static void meta_ids(const qkv_exec *e, int32_t *id, const qkv_real *products, c
     memset(id, 0, N * sizeof *id);
 }
 
-static void meta_squares(const qkv_exec *e, double *sums, const qkv_real *const *x, const size_t *n,
-                         size_t count)
+static void meta_sums(const qkv_exec *e, double *sums, const qkv_real *const *x, const size_t *n,
+                      size_t count, bool squares)
 {
     memset(sums, 0, count * sizeof *sums);
 }
@@ -31,5 +31,5 @@ void qkv__kernels_meta(qkv_kernels *k)
 #include "kernel/slots.h"
     };
     k->nearest = meta_ids;
-    k->many_squares = meta_squares;
+    k->many_sums = meta_sums;
 }

@@ -209,11 +209,11 @@ static double ref_sum_squares(const qkv_exec *e, const qkv_real *x, size_t n)
     return blocked_sum(e, x, true, n);
 }
 
-static void ref_many_squares(const qkv_exec *e, double *sums, const qkv_real *const *x,
-                            const size_t *n, size_t count)
+static void ref_many_sums(const qkv_exec *e, double *sums, const qkv_real *const *x,
+                          const size_t *n, size_t count, bool squares)
 {
     for (size_t i = 0; i < count; i++)
-        sums[i] = ref_sum_squares(e, x[i], n[i]);
+        sums[i] = blocked_sum(e, x[i], squares, n[i]);
 }
 
 /* ---- dropout ----------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ void qkv__kernels_ref_elementwise(qkv_kernels *k)
     k->sum_rows = ref_sum_rows;
     k->sum = ref_sum;
     k->sum_squares = ref_sum_squares;
-    k->many_squares = ref_many_squares;
+    k->many_sums = ref_many_sums;
     k->copy = qkv__ref_copy;
     k->move = qkv__ref_move;
     k->dropout = ref_dropout;

@@ -325,11 +325,11 @@ static double simd_sum_squares(const qkv_exec *e, const qkv_real *x, size_t n)
     return blocked_sum(e, x, true, n);
 }
 
-static void simd_many_squares(const qkv_exec *e, double *sums, const qkv_real *const *x,
-                            const size_t *n, size_t count)
+static void simd_many_sums(const qkv_exec *e, double *sums, const qkv_real *const *x,
+                           const size_t *n, size_t count, bool squares)
 {
     for (size_t i = 0; i < count; i++)
-        sums[i] = simd_sum_squares(e, x[i], n[i]);
+        sums[i] = blocked_sum(e, x[i], squares, n[i]);
 }
 
 /* ---- dropout ----------------------------------------------------------------------------- */
@@ -406,6 +406,6 @@ void QKV_SIMD(qkv__kernels_elementwise)(qkv_kernels *k)
     k->sum_rows = simd_sum_rows;
     k->sum = simd_sum;
     k->sum_squares = simd_sum_squares;
-    k->many_squares = simd_many_squares;
+    k->many_sums = simd_many_sums;
     k->dropout = simd_dropout;
 }

@@ -116,9 +116,9 @@ KERNEL(sum_rows, (const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t ldx,
 KERNEL_SUM(sum, SUM_PARAMETERS, SUM_ARGUMENTS)
 KERNEL_SUM(sum_squares, SUM_PARAMETERS, SUM_ARGUMENTS)
 
-/* sums[i] = sum_squares of x[i], n[i] numbers, for i < count; the lists are the host's. */
-KERNEL(many_squares, (const qkv_exec *e, double *sums, const qkv_real *const *x, const size_t *n,
-       size_t count), (e, sums, x, n, count))
+/* sums[i] = sum, or sum_squares, of x[i], n[i] numbers, for i < count; the lists are the host's. */
+KERNEL(many_sums, (const qkv_exec *e, double *sums, const qkv_real *const *x, const size_t *n,
+       size_t count, bool squares), (e, sums, x, n, count, squares))
 
 /* Strided copy: y (shape; strides sy) = [y +] x (shape; strides sx), ndim <= 8, strides in
  * elements. */

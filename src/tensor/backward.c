@@ -119,6 +119,7 @@ static void enter_pass(const qkv_tape *t, qkv_tensor *root)
     root->used_up = 0;
     root->complete = false;
     root->grad = NULL;
+    root->one = false;
     root->shares = NULL;
 }
 
@@ -140,9 +141,19 @@ static bool open_grad(qkv_tape *t, qkv_tensor *root)
     return root->grad != NULL;
 }
 
-/* Clears the parts that nobody wrote and makes the gradient whole. */
-static void fill_missing(const qkv_tape *t, qkv_tensor *root)
+/* The number 1 of a pass's output goes to where others read it, or add to it. */
+static void write_one(qkv_tape *t, qkv_tensor *root)
 {
+    const qkv_real one = 1;
+    if (root->one)
+        t->device->copy_in(root->grad, &one, sizeof one);
+    root->one = false;
+}
+
+/* Clears the parts that nobody wrote and makes the gradient whole. */
+static void fill_missing(qkv_tape *t, qkv_tensor *root)
+{
+    write_one(t, root);
     if (root->state == QKV__GRAD_NONE)
         t->device->fill(root->grad, 0, root_bytes(root));
     const qkv__parts *p = root->parts;
@@ -189,6 +200,7 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
                             "its graph", qkv__shape_text(t, x));
     if (!open_grad(t, root) || (root->shares && !own_grad(t, root)))
         return NULL;
+    write_one(t, root);
     *acc = true;
     if (x->part == QKV__WHOLE && root->state == QKV__GRAD_NONE) {
         *acc = false;
@@ -221,6 +233,7 @@ bool qkv__grad_share(qkv_tape *t, qkv_tensor *x, qkv_tensor *other)
     enter_pass(t, other);
     if (other->grad || other->region != x->region)
         return false;
+    write_one(t, x);
     other->grad = x->grad;
     other->state = QKV__GRAD_FULL;
     other->shares = x;
@@ -239,7 +252,8 @@ const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i)
 
 double qkv__grad_one(qkv_tape *t, const qkv__node *n)
 {
-    return (double)qkv__get(t, qkv__grad_out(t, n, 0));
+    const qkv_tensor *y = n->out[0];
+    return y->pass == t->pass && y->one ? 1 : (double)qkv__get(t, qkv__grad_out(t, n, 0));
 }
 
 /* ---- the pass ----------------------------------------------------------------------------- */
@@ -315,6 +329,8 @@ static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
         const qkv_exec e = qkv__exec_bf16(t, qkv__is_rounded(y) + 2u * qkv__is_rounded(g));
         qkv__arrive(t, g->root);
         t->k->copy(&e, dy, y->stride, qkv__real(g), g->stride, y->shape, y->ndim, acc);
+    } else if (!acc && qkv_count(y) == 1 && may_share(t, y)) {
+        y->one = true; /* a loss's op asks for the number alone */
     } else {
         qkv__grad_fill(t, dy, y, 1, acc);
     }

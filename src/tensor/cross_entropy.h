@@ -11,10 +11,10 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
                              const qkv_tensor *targets, size_t N, size_t V,
                              const qkv_cross_entropy_options *o);
 
-/* Fills in o->terms, if asked, of a loss of so many rows, or pairs of them: nll and, with rdrop, kl
- * (rows), as the kernels give them. */
-void qkv__cross_entropy_terms(qkv_tape *t, const qkv_cross_entropy_options *o,
-                              const qkv_k_xent_args *args, double loss, const qkv_real *nll,
-                              const qkv_real *kl, size_t rows);
+/* The loss of so many rows, or pairs of them, from each row's, as the kernels give them; o->terms
+ * too, if asked, from nll and, with rdrop, kl. */
+double qkv__cross_entropy_sum(qkv_tape *t, const qkv_cross_entropy_options *o,
+                              const qkv_k_xent_args *args, const qkv_real *loss,
+                              const qkv_real *nll, const qkv_real *kl, size_t rows);
 
 #endif

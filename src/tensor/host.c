@@ -88,6 +88,12 @@ qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const s
     return from(t, QKV_REAL, data, ndim, shape);
 }
 
+qkv_tensor *qkv__new_item(qkv_tape *t, double value)
+{
+    const qkv_real x = (qkv_real)value;
+    return from(t, QKV_REAL, &x, 0, NULL);
+}
+
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
 {
     return from(t, QKV_I32, ids, ndim, shape);

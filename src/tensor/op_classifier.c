@@ -157,8 +157,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
         return qkv__op_fail(t, "classifier_loss", "x %s and weight %s do not fit",
                             qkv__shape_text(t, x), qkv__shape_text(t, w));
     qkv_k_xent_args args;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
-    if (!y || !qkv__cross_entropy_plan(t, "classifier_loss", &args, in[3], N, V, &o))
+    if (!qkv__cross_entropy_plan(t, "classifier_loss", &args, in[3], N, V, &o))
         return NULL;
     classifier_params p = {0};
     bool recording = qkv__recording(t, 3, in);
@@ -186,11 +185,10 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
                                 count * (readings - 1));
         from += rows;
     } while (from < count);
-    if (!t->status) {
-        double sum = t->k->sum(&t->exec, all.loss, count) * args.scale;
-        qkv__put(t, qkv__real(y), sum);
-        qkv__cross_entropy_terms(t, &o, &args, sum, all.nll, all.kl, count);
-    }
+    qkv_tensor *y = NULL;
+    if (!t->status)
+        y = qkv__new_item(t, qkv__cross_entropy_sum(t, &o, &args, all.loss, all.nll, all.kl,
+                                                    count));
     qkv__arena_release(t->exec.scratch, mark);
     return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }

@@ -59,20 +59,26 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
 
 /* ---- the op ------------------------------------------------------------------------------ */
 
-void qkv__cross_entropy_terms(qkv_tape *t, const qkv_cross_entropy_options *o,
-                              const qkv_k_xent_args *args, double loss, const qkv_real *nll,
-                              const qkv_real *kl, size_t rows)
+double qkv__cross_entropy_sum(qkv_tape *t, const qkv_cross_entropy_options *o,
+                              const qkv_k_xent_args *args, const qkv_real *loss,
+                              const qkv_real *nll, const qkv_real *kl, size_t rows)
 {
+    const qkv_real *each[] = {loss, nll, kl};
+    const size_t n[] = {rows, rows, rows};
     qkv_cross_entropy_terms *x = o->terms;
-    if (!x || t->status)
-        return;
-    x->nll = args->scale * t->k->sum(&t->exec, nll, rows);
-    x->rdrop = args->rdrop > 0 ? args->scale * args->rdrop * t->k->sum(&t->exec, kl, rows) : 0;
-    x->smoothing = o->smoothing > 0 ? loss - x->nll - x->rdrop : 0;
+    double sums[3];
+    t->k->many_sums(&t->exec, sums, each, n, !x ? 1 : args->rdrop > 0 ? 3 : 2, false);
+    sums[0] *= args->scale;
+    if (x) {
+        x->nll = args->scale * sums[1];
+        x->rdrop = args->rdrop > 0 ? args->scale * args->rdrop * sums[2] : 0;
+        x->smoothing = o->smoothing > 0 ? sums[0] - x->nll - x->rdrop : 0;
+    }
+    return sums[0];
 }
 
-/* Losses of all rows, or of pairs of them, by the kernel that the targets' type asks for: returns
- * their sum. d may be NULL or logits. */
+/* The loss, and the gradient of the logits if d is not NULL: the loss is 0 then. By the kernel that
+ * the targets' type asks for. d may be logits. */
 static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv_tensor *targets,
                    qkv_k_xent_args args, const qkv_cross_entropy_options *o)
 {
@@ -97,9 +103,7 @@ static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv
     if (o->row_loss)
         qkv__deliver(t, o->row_loss, nll, nll_bytes);
     qkv__deliver(t, o->row_argmax, argmax, class_bytes);
-    double sum = t->k->sum(&t->exec, loss, args.N);
-    qkv__cross_entropy_terms(t, o, &args, args.scale * sum, nll, kl, args.N);
-    return sum;
+    return d ? 0 : qkv__cross_entropy_sum(t, o, &args, loss, nll, kl, args.N);
 }
 
 static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
@@ -143,10 +147,8 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     if (soft ? !op_cross_entropy_plan(t, "cross_entropy", &args, N, N, V, &o)
              : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    if (y)
-        qkv__put(t, qkv__real(y), args.scale * rows(t, NULL, in[0], in[1], args, &o));
+    qkv_tensor *y = qkv__new_item(t, rows(t, NULL, in[0], in[1], args, &o));
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;

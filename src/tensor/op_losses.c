@@ -26,12 +26,9 @@ static qkv_tensor *op_losses_loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, 
     if (!qkv__same_shape(x, target) || n == 0)
         return qkv__op_fail(t, op->name, "x is %s, its target %s", qkv__shape_text(t, x),
                             qkv__shape_text(t, target));
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
-    if (!y)
-        return NULL;
     qkv_k_loss_args args = {kind, delta, 1.0 / (double)n, false};
-    qkv__put(t, qkv__real(y), args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
-                                                      qkv__real(in[1]), &args, n));
+    qkv_tensor *y = qkv__new_item(t, args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
+                                                             qkv__real(in[1]), &args, n));
     return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
 }
 

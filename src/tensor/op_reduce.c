@@ -27,10 +27,7 @@ static qkv_tensor *op_reduce_total(qkv_tape *t, const qkv_op *op, qkv_tensor *x,
     if (mean && n == 0)
         return qkv__op_fail(t, op->name, "%s has no elements", qkv__shape_text(t, x));
     double factor = mean ? 1.0 / (double)n : 1.0;
-    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
-    if (!y)
-        return NULL;
-    qkv__put(t, qkv__real(y), factor * t->k->sum(&t->exec, qkv__real(x), n));
+    qkv_tensor *y = qkv__new_item(t, factor * t->k->sum(&t->exec, qkv__real(x), n));
     return qkv__record(t, op, 1, &x, 1, &y, &factor, sizeof factor);
 }
 

@@ -54,7 +54,7 @@ static void region_leave(qkv_tape *t, const outside *o)
  * fill a chain of blocks in different ways, and so touch more than any of them needs. */
 static void region_release(qkv_tape *t)
 {
-    (void)qkv__take_status(t, t->device->sync(t->ctx)); /* work on what is given back is over */
+    (void)qkv__take_status(t, t->device->check(t->ctx));
     qkv__arena_reset(t->brief.step);
     qkv__arena_reset(t->brief.host);
 }

@@ -58,7 +58,7 @@ void qkv_tape_destroy(qkv_tape *t)
 
 void qkv_tape_reset(qkv_tape *t)
 {
-    t->status = t->device->sync(t->ctx); /* work on what is given back now is over */
+    t->status = t->device->check(t->ctx);
     qkv__arena_reset(t->kept.step);
     qkv__arena_reset(t->kept.host);
     qkv__arena_reset(t->brief.step);

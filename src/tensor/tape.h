@@ -97,6 +97,7 @@ struct qkv_tensor {
     qkv__grad_state state;
     uint64_t written; /* parts, one bit each */
     qkv_real *grad;
+    bool one;         /* grad is to be the number 1, which has not been put there */
     qkv_tensor *shares; /* the other root whose gradient this memory is too; NULL: none */
 };
 
@@ -258,6 +259,8 @@ void qkv__bring(qkv_tape *t, qkv_real *p, const qkv_real *draft, size_t n);
 /* One number of the device's memory, in and out. */
 qkv_real qkv__get(const qkv_tape *t, const qkv_real *p);
 void qkv__put(qkv_tape *t, qkv_real *p, double value);
+/* A scalar that the host has: reading it there takes no copy, and no wait. */
+qkv_tensor *qkv__new_item(qkv_tape *t, double value);
 qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape);
 /* A root over `data` of the device, which outlives the step; over new step memory if NULL. */
 qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape);

@@ -68,7 +68,7 @@ static void sum_grad_squares(qkv_params *ps)
         if (n < AT_ONCE && p)
             continue;
         if (n)
-            qkv__params_kernels(ps)->many_squares(&e, sums, grad, size, n);
+            qkv__params_kernels(ps)->many_sums(&e, sums, grad, size, n, true);
         for (size_t k = 0; k < n; k++) {
             of[k]->squares = sums[k];
             of[k]->squares_of = of[k]->grad_version + 1;

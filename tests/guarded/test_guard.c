@@ -138,6 +138,56 @@ static void test_parameters(void **state)
     assert_true(qkv_param_data(f->p)[5] == 14);
 }
 
+/* ---- copies of numbers, and waits ---- */
+
+static const qkv__device *counted;
+static int copies_in, copies_out, waits;
+
+static void count_in(void *to, const void *host, size_t bytes)
+{
+    copies_in++;
+    counted->copy_in(to, host, bytes);
+}
+
+static void count_out(void *host, const void *from, size_t bytes)
+{
+    copies_out++;
+    counted->copy_out(host, from, bytes);
+}
+
+static qkv_status count_waits(qkv_context *ctx)
+{
+    waits++;
+    return counted->sync(ctx);
+}
+
+/* A loss's value and the 1 that a pass starts from stay with the host until an op reads them; a
+ * reset does not wait. */
+static void test_copies(void **state)
+{
+    fixture *f = *state;
+    counted = f->t->device;
+    qkv__device device = *counted;
+    device.copy_in = count_in;
+    device.copy_out = count_out;
+    device.sync = count_waits;
+    f->t->device = &device;
+    qkv_tensor *target = qkv_tensor_from(f->t, numbers, 2, shape);
+    qkv_tensor *loss = qkv_mse_loss(f->t, qkv_use(f->t, f->p), target);
+    assert_int_equal(copies_in, 1); /* the target */
+    (void)qkv_item(f->t, loss);
+    assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+    (void)qkv_item(f->t, loss);
+    assert_int_equal(copies_in, 1);
+    assert_int_equal(copies_out, 0);
+    (void)qkv_item(f->t, qkv_scale(f->t, loss, 2));
+    assert_int_equal(copies_in, 2);
+    assert_int_equal(copies_out, 1);
+    qkv_tape_reset(f->t);
+    assert_int_equal(waits, 0);
+    f->t->device = counted;
+}
+
 typedef struct {
     double sum;
 } seen;
@@ -168,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_guard, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tensors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_parameters, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(test_probe, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,19 +202,25 @@ static void check_copy(const kernel_case *c)
     }
 }
 
-static void check_many_squares(const kernel_case *c)
+/* As many as do not fit one launch, from anywhere in an array. */
+static void check_many_sums(const kernel_case *c)
 {
-    enum { MANY = 9 };
-    const qkv_real *x[MANY];
+    enum { MANY = 431, ROOM = 20100 };
+    const qkv_real *x[MANY], *all = randoms(ROOM);
     size_t n[MANY];
     double sums[MANY];
-    for (int i = 0; i < MANY; i++) {
-        n[i] = random_size();
-        x[i] = randoms(n[i]);
+    for (int round = 0; round < 4; round++) {
+        const bool squares = round % 2;
+        const size_t count = round < 2 ? MANY : qkv_rng_below(&kt.rng, 9);
+        for (size_t i = 0; i < count; i++) {
+            n[i] = round < 2 ? qkv_rng_below(&kt.rng, 40) : random_size();
+            x[i] = all + qkv_rng_below(&kt.rng, ROOM - (uint32_t)n[i]);
+        }
+        c->k->many_sums(&c->e, sums, x, n, count, squares);
+        for (size_t i = 0; i < count; i++)
+            assert_true(sums[i] ==
+                        (squares ? c->k->sum_squares : c->k->sum)(&c->e, x[i], n[i]));
     }
-    c->k->many_squares(&c->e, sums, x, n, MANY);
-    for (int i = 0; i < MANY; i++)
-        assert_true(sums[i] == c->k->sum_squares(&c->e, x[i], n[i]));
     free_arrays();
 }
 
@@ -265,7 +271,7 @@ int main(void)
         DEVICE_CHECK(check_sum_rows),
         DEVICE_CHECK(check_norm),        DEVICE_CHECK(check_norm_bwd),
         DEVICE_CHECK(check_activations), DEVICE_CHECK(check_gated),
-        DEVICE_CHECK(check_copy),        KERNEL_CHECK(check_many_squares),
+        DEVICE_CHECK(check_copy),        KERNEL_CHECK(check_many_sums),
         DEVICE_CHECK(check_xent),
     };
     return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);

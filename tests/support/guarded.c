@@ -272,7 +272,7 @@ static const qkv_kernels *kernels_on_guard(unsigned isa)
 
 static const qkv__device guarded = {
     "guarded", false, guarded_alloc, guarded_free, guarded_copy_in, guarded_copy_out,
-    guarded_copy, guarded_fill, guarded_clear, guarded_sync, kernels_on_guard, 0, 0,
+    guarded_copy, guarded_fill, guarded_clear, guarded_sync, guarded_sync, kernels_on_guard, 0, 0,
     false, false};
 
 /* ---- contexts ----------------------------------------------------------------------------- */

@@ -29,27 +29,26 @@ static inline bool holds_bf16(const qkv_exec *e, unsigned i) { return e->bf16 >>
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
+/* BARE: of what waits itself (gather.cuh), whose writes have been counted. */
 #ifdef QKV_CUDA_EMULATED
-#define LAUNCH(kernel, grid, block, shared, ...)                                                   \
-    ((void)cuda_stream(), cuda_wrote(),                                                            \
-     emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); }))
+#define LAUNCH_BARE(kernel, grid, block, shared, ...)                                              \
+    emulated_launch(grid, block, shared, [=]() { kernel(__VA_ARGS__); })
 #define DYNAMIC_SHARED(name) char *name = emulated_dynamic_shared()
 #else
+#define LAUNCH_BARE(kernel, grid, block, shared, ...)                                              \
+    (kernel<<<grid, block, shared, cuda_bare_stream()>>>(__VA_ARGS__),                             \
+     cuda_note(cudaGetLastError()))
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
+#endif
 /* kernel<<<grid, block, shared>>>(arguments); the name of a template with several parameters in
  * parentheses. An error is remembered (cuda_error). */
 #define LAUNCH(kernel, grid, block, shared, ...)                                                   \
-    do {                                                                                           \
-        kernel<<<grid, block, shared, cuda_stream()>>>(__VA_ARGS__);                               \
-        cuda_wrote();                                                                              \
-        cuda_note(cudaGetLastError());                                                             \
-    } while (0)
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
-#endif
+    ((void)cuda_stream(), LAUNCH_BARE(kernel, grid, block, shared, __VA_ARGS__), cuda_wrote())
 
 enum { WARP = 32, BLOCK = 256, GRID_MOST = 1 << 20 };
 
-/* The stream, once kernels that wait in a list (list.cuh) have been launched: whatever is asked of
- * it is asked right after this call. */
+/* The stream, once kernels that wait in a list (list.cuh) or a gathering (gather.cuh) have been
+ * launched: whatever is asked of it is asked right after this call. */
 cudaStream_t cuda_stream(void);
 cudaStream_t cuda_bare_stream(void); /* kernels may be waiting */
 /* Remembers the first error that is not cudaSuccess; sync reports it. */
@@ -66,8 +65,9 @@ cuda_writes cuda_writes_now(void);
  * that. */
 void cuda_wrote_alone(cuda_writes since, const void *to, size_t bytes, const void *more = NULL,
                       size_t more_bytes = 0);
-/* A copy of a small host array on the device, valid for what is launched before the next
- * UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL and an error is remembered. */
+/* A copy of a small host array on the device, perhaps one that was made before, valid for what is
+ * launched before the next half of UPLOADS_BYTES of uploads; at most UPLOAD_MOST bytes, else NULL
+ * and an error is remembered. */
 enum { UPLOAD_MOST = 4 << 20, UPLOADS_BYTES = 64 << 20 };
 const void *cuda_upload(const void *host, size_t bytes);
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "kernel/cuda/gather.cuh"
 #include "kernel/cuda/list.cuh"
 #include "kernel/cuda/operands.cuh"
 
@@ -41,6 +42,7 @@ cudaStream_t cuda_bare_stream(void)
 cudaStream_t cuda_stream(void)
 {
     list_flush();
+    gather_flush();
     return cuda_bare_stream();
 }
 
@@ -122,6 +124,7 @@ static void device_free(qkv_context *ctx, void *p)
     if (!p)
         return;
     list_flush();
+    gather_flush();
     host->unclaim(ctx, drop_claim(p));
     cuda_note(cudaFree(p));
 }
@@ -194,9 +197,8 @@ static void device_fill(void *to, int byte, size_t bytes)
 
 static void device_clear(qkv_context *, void *p, size_t bytes) { device_fill(p, 0, bytes); }
 
-static qkv_status device_sync(qkv_context *ctx)
+static qkv_status device_check(qkv_context *ctx)
 {
-    cuda_note(cudaStreamSynchronize(cuda_stream()));
     std::lock_guard<std::mutex> guard(lock);
     cudaError_t error = first_error;
     if (error == cudaSuccess)
@@ -204,28 +206,66 @@ static qkv_status device_sync(qkv_context *ctx)
     return host->fail(ctx, QKV_E_UNSUPPORTED, "%s: %s", device_name, cudaGetErrorString(error));
 }
 
+static qkv_status device_sync(qkv_context *ctx)
+{
+    cuda_note(cudaStreamSynchronize(cuda_stream()));
+    return device_check(ctx);
+}
+
 /* ---- small arrays of the host ---------------------------------------------------------------- */
 
+enum { KEPT = 16, KEPT_BYTES = 64 << 10, KEPT_FOR = UPLOADS_BYTES / 2 - 2 * UPLOAD_MOST };
+
 static char *uploads;
-static size_t uploads_used;
+static size_t uploads_end; /* of all, one behind the other; the memory has the last of them */
+
+/* One of the last uploads, which may be asked for again. */
+static struct {
+    size_t at, bytes; /* 0: none */
+    char data[KEPT_BYTES];
+} kept[KEPT];
+static unsigned next_kept;
+
+static const char *find_upload(const void *from, size_t bytes)
+{
+    for (const auto &k : kept)
+        if (k.bytes == bytes && uploads_end - k.at < KEPT_FOR && !memcmp(k.data, from, bytes))
+            return uploads + k.at % UPLOADS_BYTES;
+    return NULL;
+}
+
+static void keep_upload(const void *from, size_t bytes, size_t at)
+{
+    if (bytes > KEPT_BYTES)
+        return;
+    auto &k = kept[next_kept++ % KEPT];
+    k.at = at;
+    k.bytes = bytes;
+    memcpy(k.data, from, bytes);
+}
 
 /* A copy from memory that may be paged out is read before the call returns. */
 const void *cuda_upload(const void *from, size_t bytes)
 {
     cudaStream_t to_stream = cuda_stream();
     std::lock_guard<std::mutex> guard(lock);
-    size_t need = (bytes + 255) / 256 * 256;
+    const size_t need = (bytes + 255) / 256 * 256;
+    const size_t left = UPLOADS_BYTES - uploads_end % UPLOADS_BYTES;
     if (need > UPLOAD_MOST) {
         if (first_error == cudaSuccess)
             first_error = cudaErrorInvalidValue;
         return NULL;
     }
-    if (uploads_used + need > UPLOADS_BYTES)
-        uploads_used = 0;
-    char *to = uploads + uploads_used;
-    uploads_used += need;
+    const char *found = bytes ? find_upload(from, bytes) : NULL;
+    if (found)
+        return found;
+    const size_t at = uploads_end + (need > left ? left : 0);
+    char *to = uploads + at % UPLOADS_BYTES;
+    uploads_end = at + need;
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, to_stream);
-    if (error != cudaSuccess && first_error == cudaSuccess)
+    if (error == cudaSuccess)
+        keep_upload(from, bytes, at);
+    else if (first_error == cudaSuccess)
         first_error = error;
     return to;
 }
@@ -276,7 +316,7 @@ static const qkv_kernels *device_kernels(unsigned isa)
 
 static const qkv__device device = {
     device_name, false, device_alloc, device_free, device_copy_in, device_copy_out, device_copy,
-    device_fill, device_clear, device_sync, device_kernels,
+    device_fill, device_clear, device_sync, device_check, device_kernels,
     1u << QKV__PRODUCTS_F32 | 1u << QKV__PRODUCTS_BF16, (size_t)1 << 30, true, true};
 
 /* ---- opening --------------------------------------------------------------------------------- */

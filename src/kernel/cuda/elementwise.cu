@@ -1,6 +1,7 @@
 /* elementwise.cu - arithmetic on elements: sums, products, scaled rows, exp, 1/x, exchange, and
  * dropout. Memory sets the speed of all of it. */
 #include "kernel/cuda/arithmetic.cuh"
+#include "kernel/cuda/gather.cuh"
 #include "kernel/cuda/list.cuh"
 
 static void cuda_axpy(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha, bool acc,
@@ -124,7 +125,7 @@ struct swap_body {
 static void cuda_swap(const qkv_exec *e, qkv_real *x, qkv_real *y, size_t n)
 {
     (void)e;
-    launch_elements(swap_body{x, y}, n, aligned16(x, y));
+    gather_elements(swap_body{x, y}, n, {{x, y}});
 }
 
 /* ---- dropout --------------------------------------------------------------------------------- */

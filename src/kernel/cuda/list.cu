@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "kernel/cuda/gather.cuh"
 #include "kernel/cuda/list_host.cuh"
 
 enum {
@@ -49,6 +50,7 @@ bool list_lock(bool begins)
     const bool joins = !begins && mode != LIST_ALL;
     if (mode == LIST_OFF || (joins && !pending))
         return false;
+    gather_flush();
     lock.lock();
     if (joins && !now.live) {
         lock.unlock();

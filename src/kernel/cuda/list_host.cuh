@@ -40,7 +40,7 @@ struct list_state {
 };
 
 /* Whether a kernel may be listed: one that begins a list, or joins. It locks the list until
- * list_done, where it says true. */
+ * list_done, where it says true. What has been gathered before was launched then. */
 bool list_lock(bool begins);
 void list_done(void);
 /* Before the first list_out. False: the host's memory cannot be written to, and none is. */

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/jobs.cuh"
 
 enum { SUM_BLOCKS = 1024 };
 
@@ -54,15 +55,17 @@ struct loss_term {
     }
 };
 
-/* target NULL: there is none. wide: x and target are multiples of 16 bytes; the bits are the same
- * where they are not. */
+/* What one of so many blocks sums up; partial: as block_sum's. target NULL: there is none. wide: x
+ * and target are multiples of 16 bytes; the bits are the same where they are not. */
 template <typename Term>
-static __global__ void __launch_bounds__(BLOCK) sum_kernel(double *part, Term term, const float *x,
-                                                           const float *target, size_t n, bool wide)
+static __device__ __forceinline__ double part_of_sum(const Term &term, const float *x,
+                                                     const float *target, size_t n, bool wide,
+                                                     unsigned block, unsigned blocks,
+                                                     double *partial)
 {
-    __shared__ double partial[WARP];
+    const size_t first = (size_t)block * blockDim.x + threadIdx.x, rest = n / 4 * 4;
     double sum = 0;
-    for (FOR_EACH(i, n / 4)) {
+    for (size_t i = first; i < n / 4; i += (size_t)blocks * blockDim.x) {
         const pack<4> v = load_four(x + 4 * i, wide);
         pack<4> t = {};
         if (target)
@@ -70,10 +73,35 @@ static __global__ void __launch_bounds__(BLOCK) sum_kernel(double *part, Term te
         for (int k = 0; k < 4; k++)
             sum += term.of(v.v[k], t.v[k]);
     }
-    const size_t last = (size_t)blockIdx.x * blockDim.x + threadIdx.x, rest = n / 4 * 4;
-    if (last < n % 4)
-        sum += term.of(x[rest + last], target ? target[rest + last] : 0);
-    sum = block_sum(sum, partial);
+    if (first < n % 4)
+        sum += term.of(x[rest + first], target ? target[rest + first] : 0);
+    return block_sum(sum, partial);
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    loss_kernel(double *part, loss_term term, const float *x, const float *target, size_t n,
+                bool wide)
+{
+    __shared__ double partial[WARP];
+    const double sum = part_of_sum(term, x, target, n, wide, blockIdx.x, gridDim.x, partial);
+    if (threadIdx.x == 0)
+        part[blockIdx.x] = sum;
+}
+
+struct sum_job {
+    const float *x;
+    size_t n;
+};
+
+template <typename Term>
+static __global__ void __launch_bounds__(BLOCK)
+    sums_kernel(double *part, const __grid_constant__ jobs<sum_job> all)
+{
+    __shared__ double partial[WARP];
+    const job_place at = place_of_block(all);
+    const sum_job job = all.of[at.job];
+    const double sum = part_of_sum(Term{}, job.x, NULL, job.n, (uintptr_t)job.x % 16 == 0,
+                                   at.block, at.blocks, partial);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum;
 }
@@ -83,7 +111,6 @@ static unsigned blocks_of_sum(size_t n)
     return (unsigned)smaller((n + 4 * BLOCK - 1) / (4 * BLOCK), SUM_BLOCKS);
 }
 
-/* Partial sums, those of one array after those of another, in order. */
 static double sum_of_parts(const double *part, unsigned blocks)
 {
     double total = 0;
@@ -100,49 +127,40 @@ static void fetch_parts(double *part, const double *from, size_t blocks)
     cuda_note(cudaStreamSynchronize(cuda_stream()));
 }
 
-/* NaN when there is no scratch memory. */
+/* The parts of each array's sum, those of one array after those of another. */
 template <typename Term>
-static double blocked_sum(const qkv_exec *e, Term term, const float *x, const float *target,
-                          size_t n)
+static void launch_sums(double *part, const float *const *x, const size_t *n, size_t count)
 {
-    double part[SUM_BLOCKS];
-    const unsigned blocks = blocks_of_sum(n);
-    if (n == 0)
-        return 0;
-    qkv__mark mark = qkv__arena_mark(e->scratch);
-    double *sums = (double *)qkv__arena_alloc(e->scratch, blocks * sizeof *sums);
-    if (sums) {
-        LAUNCH(sum_kernel<Term>, blocks, BLOCK, 0, sums, term, x, target, n, aligned16(x, target));
-        fetch_parts(part, sums, blocks);
+    jobs<sum_job> all = {};
+    for (size_t i = 0; i < count; i++) {
+        if (n[i])
+            all.add({x[i], n[i]}, blocks_of_sum(n[i]));
+        if (!all.full() && i + 1 < count)
+            continue;
+        if (all.count)
+            LAUNCH(sums_kernel<Term>, all.blocks(), BLOCK, 0, part, all);
+        part += all.blocks();
+        all.count = 0;
     }
-    qkv__arena_release(e->scratch, mark);
-    return sums ? sum_of_parts(part, blocks) : NAN;
 }
 
-/* As many sums of squares, which the host waits for once. NaN when there is no memory. */
-static void cuda_many_squares(const qkv_exec *e, double *sums, const qkv_real *const *x,
-                              const size_t *n, size_t count)
+/* NaN when there is no memory. */
+static void cuda_many_sums(const qkv_exec *e, double *sums, const qkv_real *const *x,
+                           const size_t *n, size_t count, bool squares)
 {
     size_t blocks = 0, at = 0;
     for (size_t i = 0; i < count; i++)
         blocks += blocks_of_sum(n[i]);
-    if (count == 0)
-        return;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     double *on_card = (double *)qkv__arena_alloc(e->scratch, (blocks + 1) * sizeof *on_card);
     double *part = (double *)malloc((blocks + 1) * sizeof *part);
-    for (size_t i = 0; i < count && on_card && part; i++) {
-        const unsigned own = blocks_of_sum(n[i]);
-        if (own)
-            LAUNCH(sum_kernel<square_term>, own, BLOCK, 0, on_card + at, square_term{}, x[i],
-                   (const float *)NULL, n[i], aligned16(x[i]));
-        at += own;
-    }
-    if (on_card && part)
+    const bool fine = on_card && part;
+    if (fine && blocks) {
+        (squares ? launch_sums<square_term> : launch_sums<plain_term>)(on_card, x, n, count);
         fetch_parts(part, on_card, blocks);
-    at = 0;
+    }
     for (size_t i = 0; i < count; i++) {
-        sums[i] = on_card && part ? sum_of_parts(part + at, blocks_of_sum(n[i])) : NAN;
+        sums[i] = fine ? sum_of_parts(part + at, blocks_of_sum(n[i])) : NAN;
         at += blocks_of_sum(n[i]);
     }
     free(part);
@@ -151,18 +169,35 @@ static void cuda_many_squares(const qkv_exec *e, double *sums, const qkv_real *c
 
 static double cuda_sum(const qkv_exec *e, const qkv_real *x, size_t n)
 {
-    return blocked_sum(e, plain_term{}, x, NULL, n);
+    double sum;
+    cuda_many_sums(e, &sum, &x, &n, 1, false);
+    return sum;
 }
 
 static double cuda_sum_squares(const qkv_exec *e, const qkv_real *x, size_t n)
 {
-    return blocked_sum(e, square_term{}, x, NULL, n);
+    double sum;
+    cuda_many_sums(e, &sum, &x, &n, 1, true);
+    return sum;
 }
 
+/* NaN when there is no scratch memory. */
 static double cuda_loss(const qkv_exec *e, const qkv_real *x, const qkv_real *target,
                         const qkv_k_loss_args *args, size_t n)
 {
-    return blocked_sum(e, loss_term{*args}, x, target, n);
+    double part[SUM_BLOCKS];
+    const unsigned blocks = blocks_of_sum(n);
+    if (n == 0)
+        return 0;
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    double *sums = (double *)qkv__arena_alloc(e->scratch, blocks * sizeof *sums);
+    if (sums) {
+        LAUNCH(loss_kernel, blocks, BLOCK, 0, sums, loss_term{*args}, x, target, n,
+               aligned16(x, target));
+        fetch_parts(part, sums, blocks);
+    }
+    qkv__arena_release(e->scratch, mark);
+    return sums ? sum_of_parts(part, blocks) : NAN;
 }
 
 struct loss_bwd_body {
@@ -191,7 +226,7 @@ extern "C" void qkv__cuda_sums(qkv_kernels *k)
 {
     k->sum = cuda_sum;
     k->sum_squares = cuda_sum_squares;
-    k->many_squares = cuda_many_squares;
+    k->many_sums = cuda_many_sums;
     k->loss = cuda_loss;
     k->loss_bwd = cuda_loss_bwd;
 }

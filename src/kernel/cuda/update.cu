@@ -1,6 +1,6 @@
 /* update.cu - optimiser updates as torch.optim defines them (single-tensor path). Constants are
  * computed in double on the host and rounded once. */
-#include "kernel/cuda/elements.cuh"
+#include "kernel/cuda/gather.cuh"
 
 struct sgd_body {
     float *p, *s1; /* s1 NULL: no momentum */
@@ -33,7 +33,7 @@ static void cuda_sgd(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2,
     const sgd_body body = {p, s1, g, (float)args->lr, (float)args->weight_decay,
                            (float)args->grad_scale, (float)args->momentum,
                            (float)(1 - args->dampening), args->first, args->nesterov};
-    launch_elements(body, n, aligned16(p, s1, g));
+    gather_elements(body, n, {{p, s1}, g});
 }
 
 struct rmsprop_body {
@@ -72,7 +72,7 @@ static void cuda_rmsprop(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real 
     const rmsprop_body body = {p, s1, s2, s3, g, (float)args->lr, (float)args->weight_decay,
                                (float)args->grad_scale, (float)args->momentum, (float)args->alpha,
                                (float)(1 - args->alpha), (float)args->eps};
-    launch_elements(body, n, aligned16(p, s1, s2, s3, g));
+    gather_elements(body, n, {{p, s1, s2, s3}, g});
 }
 
 /* keep multiplies p (adamw), wd is of what is added to the gradient (adam). */
@@ -102,7 +102,7 @@ static void adam_step(float *p, float *m, float *v, const float *g, const qkv_k_
                             (float)args->eps, (float)(1 - args->beta1), (float)(1 - args->beta2),
                             (float)args->beta2, (float)args->correction2,
                             (float)(args->lr / args->correction1)};
-    launch_elements(body, n, aligned16(p, m, v, g));
+    gather_elements(body, n, {{p, m, v}, g});
 }
 
 static void cuda_adam(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2, qkv_real *s3,
@@ -135,7 +135,7 @@ struct lerp_body {
 static void cuda_lerp(const qkv_exec *e, qkv_real *y, const qkv_real *x, double weight, size_t n)
 {
     (void)e;
-    launch_elements(lerp_body{y, x, (float)weight}, n, aligned16(y, x));
+    gather_elements(lerp_body{y, x, (float)weight}, n, {{y}, x});
 }
 
 extern "C" void qkv__cuda_update(qkv_kernels *k)
