@@ -92,6 +92,15 @@ template <typename T> static __device__ __forceinline__ T *in_global(T *p)
     return p;
 }
 
+/* And p, which points into shared memory. */
+template <typename T> static __device__ __forceinline__ T *in_shared(T *p)
+{
+#ifndef QKV_CUDA_EMULATED
+    __builtin_assume(__isShared(p));
+#endif
+    return p;
+}
+
 /* ---- bf16 ---------------------------------------------------------------------------------- */
 
 /* x and y in bf16, x in the low half; and back. */

@@ -21,9 +21,11 @@ enum {
     LIST_ROOM = 72 << 10,  /* shared memory of an item */
     LIST_HELD = 24 << 10,  /* of that, for rows that a product's blocks normalise themselves */
     LIST_SUMS = 8 << 10,   /* of that, at its end, for sums of a product's parts */
-    LIST_PLACES = 4,       /* of 16 bytes a lane: a group of a warp's ring of weights */
-    LIST_RING = 4,         /* groups of a ring */
-    LIST_RING_BYTES = LIST_THREADS * LIST_RING * LIST_PLACES * 16,
+    LIST_RING = 4,         /* slots of a warp's ring of weights */
+    STREAM_STEP = 16 * WARP, /* bytes: 16 of each lane */
+    STREAM_SLOT = 4 * STREAM_STEP,
+    STREAM_BLOCKS = 132,     /* that parts are made for; fixed, as they decide the order of sums */
+    LIST_RING_BYTES = LIST_THREADS / WARP * LIST_RING * STREAM_SLOT,
     LIST_OUT_MOST = 4096,  /* bytes for the host */
     LIST_PARTS = 128       /* rows of an item of copies */
 };
@@ -77,6 +79,13 @@ struct list_norm_item : list_item {
     norm_job a;
 };
 
+/* How a product's weights are dealt out, where they come through rings (list_stream.cuh): units, a
+ * row in f32 or a group of rows in bf16, to blocks, and each unit's 1 << parts parts to the warps of
+ * a block. */
+struct stream_plan {
+    unsigned units, unit_bytes, part_bytes, parts;
+};
+
 /* What becomes of y before it is stored, and of the sum with what is added to it. */
 struct list_tail {
     qkv_k_act act;
@@ -84,10 +93,12 @@ struct list_tail {
     float *sum;         /* (m, n) */
 };
 struct list_gemv_item : list_item {
+    stream_plan plan;
     gemv_args a;
     list_tail tail;
 };
 struct list_small_item : list_item {
+    stream_plan plan; /* of bf16 */
     small_product t;
     list_tail tail;
 };

@@ -43,7 +43,7 @@ static __device__ __forceinline__ void stage_rows(float *room, const stream_rows
     const unsigned k = (unsigned)a.k;
 #pragma unroll 1
     for (unsigned i = 0; i < a.m; i++) {
-        const float *x = a.x + i * a.ldx;
+        const float *x = in_global(a.x) + i * a.ldx;
         if (a.wide && k % 4 == 0) {
 #pragma unroll 2
             for (unsigned c = 4 * threadIdx.x; c < k; c += 4 * blockDim.x)
@@ -62,11 +62,11 @@ static __device__ __forceinline__ void stage_sums(float *room, const norm_job &a
     const unsigned n = (unsigned)(a.N * a.C);
 #pragma unroll 1
     for (unsigned c = 4 * threadIdx.x; c < n; c += 4 * blockDim.x) {
-        float4 v = *(const float4 *)(a.x + c);
+        float4 v = *(const float4 *)(in_global(a.x) + c);
         if (a.residual)
-            v = add4(v, *(const float4 *)(a.residual + c));
+            v = add4(v, *(const float4 *)(in_global(a.residual) + c));
         if (a.residual && a.sum && stores)
-            *(float4 *)(a.sum + c) = v;
+            *(float4 *)(in_global(a.sum) + c) = v;
         *(float4 *)(room + c) = v;
     }
 }
@@ -78,13 +78,13 @@ static __device__ __forceinline__ float2 row_numbers(const float *row, const nor
     float2 sums = make_float2(0, 0);
     float mean = 0, shift;
     if (!a.rms) {
-#pragma unroll 1
+#pragma unroll 2
         for (unsigned c = lane4; c < C; c += 4 * WARP)
             sums.x += quad_sum(*(const float4 *)(row + c));
         mean = warp_sum(sums.x) / (float)C;
         sums.x = 0;
     }
-#pragma unroll 1
+#pragma unroll 2
     for (unsigned c = lane4; c < C; c += 4 * WARP) {
         const float4 v = minus4(*(const float4 *)(row + c), make_float4(mean, mean, mean, mean));
         sums.x += quad_sum(v);
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void norm_row(float *row, float *y, float2 n, 
         v = bias ? add4(v, *(const float4 *)(bias + c)) : v;
         *(float4 *)(row + c) = v;
         if (y)
-            *(float4 *)(y + c) = v;
+            *(float4 *)(in_global(y) + c) = v;
     }
 }
 
@@ -117,7 +117,7 @@ static __device__ __noinline__ void begin_stream(const list_turn &s, const strea
                                                  bool stages)
 {
     const norm_job *n = s.norm;
-    float *const room = s.p.room, *const channels = room + LIST_HELD / sizeof(float);
+    float *const room = in_shared(s.p.room), *const channels = room + LIST_HELD / sizeof(float);
     const bool first = s.p.block == 0;
     if (n) {
         fetch_channels(channels, n->weight, (unsigned)n->C);

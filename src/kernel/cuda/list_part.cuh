@@ -8,7 +8,7 @@
 /* Shared memory of products whose weights are on their way before the blocks have met: slots of
  * each warp, a barrier and the next parity of each slot. */
 struct list_ring {
-    char *slots;        /* (warps, LIST_RING, STREAM_CHUNK) */
+    char *slots;        /* (warps, LIST_RING, STREAM_SLOT) */
     uint64_t *full;     /* (warps, LIST_RING) */
     unsigned *parities; /* (warps) */
 };

@@ -35,9 +35,9 @@ static __device__ __forceinline__ void run_gemv(const list_gemv_item &g, const l
 {
     const bool staged = s.norm || stream_stages(rows_of(g));
     if (staged && g.a.m == 1)
-        run_stream<false, 1>(g, s);
+        run_stream<false, true, 1>(g, s);
     else if (staged && g.a.m == 2)
-        run_stream<false, 2>(g, s);
+        run_stream<false, true, 2>(g, s);
     else if (g.a.m <= 2)
         run_gemv_rows<2, 1>(g, s);
     else if (g.a.m <= 4)
@@ -110,14 +110,15 @@ static __device__ __forceinline__ void run_small(const list_small_item &m, const
 static __device__ __forceinline__ void run_small_stream(const list_small_item &m,
                                                         const list_turn &s)
 {
-    if (m.t.m == 1)
-        run_stream<true, 1>(m, s);
-    else if (m.t.m == 2)
-        run_stream<true, 2>(m, s);
+    const bool staged = s.norm || stream_stages(rows_of(m));
+    if (staged && m.t.m == 1)
+        run_stream<true, true, 1>(m, s);
+    else if (staged && m.t.m == 2)
+        run_stream<true, true, 2>(m, s);
     else if (m.t.m <= 4)
-        run_stream<true, 4>(m, s);
+        run_stream<true, false, 4>(m, s);
     else
-        run_stream<true, ROWS>(m, s);
+        run_stream<true, false, ROWS>(m, s);
 }
 
 /* ---- either ---------------------------------------------------------------------------------- */

@@ -66,6 +66,18 @@ static list_item *add_product(list_kind kind, size_t bytes, const product &p)
     return item;
 }
 
+static stream_plan plan_of(size_t units, size_t unit_bytes)
+{
+    const unsigned warps = LIST_THREADS / WARP;
+    const unsigned steps = (unsigned)((unit_bytes + STREAM_STEP - 1) / STREAM_STEP);
+    const unsigned each = (unsigned)((units + STREAM_BLOCKS - 1) / STREAM_BLOCKS);
+    stream_plan p = {(unsigned)units, (unsigned)unit_bytes, 0, 0};
+    while (2u << p.parts <= steps && (2u << p.parts) * each <= warps)
+        p.parts++;
+    p.part_bytes = (steps + (1u << p.parts) - 1) / (1u << p.parts) * STREAM_STEP;
+    return p;
+}
+
 bool list_gemv(const gemv_args &a)
 {
     if (a.m > LIST_ROWS_MOST || a.k == 0 || !list_lock(true))
@@ -75,6 +87,7 @@ bool list_gemv(const gemv_args &a)
                        a.n * a.k * sizeof(float), NULL, 0, 0,
                        (a.n + rows - 1) / rows * ((a.m + chunk - 1) / chunk)};
     list_gemv_item *item = (list_gemv_item *)add_product(LIST_GEMV, sizeof *item, p);
+    item->plan = plan_of(a.n, a.k * sizeof(float));
     item->a = a;
     item->tail = {};
     list_done();
@@ -100,6 +113,7 @@ bool list_small(const small_product &t)
                        groups * w.lines * QKV_K_PACKED * sizeof(uint32_t), w.scales, scales, room,
                        groups * chunks};
     list_small_item *item = (list_small_item *)add_product(LIST_SMALL, sizeof *item, p);
+    item->plan = plan_of(groups, w.lines * QKV_K_PACKED * sizeof(uint32_t));
     item->t = t;
     item->tail = {};
     list_done();

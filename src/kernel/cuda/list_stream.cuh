@@ -8,13 +8,6 @@
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* 16 bytes of a lane at a time: a chunk is LIST_PLACES of them for every lane. */
-enum {
-    STREAM_STEP = 16 * WARP,
-    STREAM_CHUNK = LIST_PLACES * STREAM_STEP,
-    STREAM_BLOCKS = 132 /* that parts are made for; fixed, as they decide the order of sums */
-};
-
 static __device__ __forceinline__ unsigned shared_address(const void *p)
 {
 #ifdef QKV_CUDA_EMULATED
@@ -54,13 +47,12 @@ struct warp_ring {
 };
 
 /* The slot gets `bytes`, a multiple of 16, which whoever waits for it finds there. The warp has read
- * what was there. bytes 0: nothing. */
+ * what was there. */
 static __device__ __forceinline__ void ring_ask(const warp_ring &r, unsigned slot, const char *from,
                                                 unsigned bytes)
 {
-    const unsigned lane = threadIdx.x % WARP;
-    char *to = r.slots + slot * STREAM_CHUNK;
-    if (bytes && lane == 0) {
+    char *to = r.slots + slot * STREAM_SLOT;
+    if (threadIdx.x % WARP == 0) {
 #ifdef QKV_CUDA_EMULATED
         emulated_aligned(from, 16);
         memcpy(to, from, bytes);
@@ -97,72 +89,56 @@ static __device__ __forceinline__ void ring_wait(warp_ring &r)
     r.parities ^= 1u << r.slot;
 }
 
-/* ---- a product's shares ---------------------------------------------------------------------- */
+/* ---- the weights of a warp ------------------------------------------------------------------- */
 
-/* Units of w, a row in f32 or a group of rows in bf16, are dealt out to blocks; each is cut into
- * parts, which warps of one block take. */
-struct stream_shares {
-    const char *w;
-    size_t unit_bytes, part_bytes, units;
-    unsigned first, blocks;     /* the block's first unit; it has every blocks-th from there */
-    unsigned count;             /* of its units */
-    unsigned parts, part, mine; /* of a unit; the warp's; the first of the block's units it is of */
-    unsigned together;          /* units that the block works on at a time */
+/* What a warp has of a block's units: `bytes` of each `together`-th from unit `mine` on, which it
+ * asks for in this order, `passes` times; count: units of the block. */
+struct stream_weights {
+    const char *first, *unit, *next; /* of its bytes, of those of the unit asked for, from there on */
+    size_t apart;                    /* bytes from one of its units to the next */
+    unsigned bytes, left, i, count, mine, together, passes;
 };
 
-static __device__ __forceinline__ stream_shares shares_of(const part &p, const char *w,
-                                                          size_t unit_bytes, size_t units)
+static __device__ __forceinline__ stream_weights weights_of(const stream_plan &p, const char *w,
+                                                            unsigned block, unsigned blocks,
+                                                            unsigned passes)
 {
-    const unsigned warps = LIST_THREADS / WARP, warp = threadIdx.x / WARP;
-    const unsigned most = ((unsigned)units + STREAM_BLOCKS - 1) / STREAM_BLOCKS;
-    const unsigned chunks = ((unsigned)unit_bytes + STREAM_STEP - 1) / STREAM_STEP;
-    stream_shares s = {w, unit_bytes, 0, units, p.block, p.blocks, 0, 1, 0, 0, 0};
-    if (p.block < units)
-        s.count = ((unsigned)units - 1 - p.block) / p.blocks + 1;
-    while (2 * s.parts * most <= warps && 2 * s.parts <= chunks)
-        s.parts *= 2;
-    s.part = warp % s.parts, s.mine = warp / s.parts, s.together = warps / s.parts;
-    s.part_bytes = (chunks + s.parts - 1) / s.parts * STREAM_STEP;
+    const unsigned warp = threadIdx.x / WARP, part = warp & ((1u << p.parts) - 1);
+    const unsigned begin = part * p.part_bytes, end = min(begin + p.part_bytes, p.unit_bytes);
+    stream_weights s;
+    s.mine = s.i = warp >> p.parts;
+    s.together = (LIST_THREADS / WARP) >> p.parts;
+    s.count = block < p.units ? (p.units - 1 - block) / blocks + 1 : 0;
+    s.bytes = s.left = end > begin ? end - begin : 0;
+    s.first = w + ((size_t)s.mine * blocks + block) * p.unit_bytes + begin;
+    s.unit = s.next = in_global(s.first);
+    s.apart = (size_t)(s.together * blocks) * p.unit_bytes;
+    s.passes = s.bytes ? passes : 0;
+    s.i = s.bytes ? s.i : s.count;
     return s;
 }
 
-/* Bytes of the warp's part of a unit that lie behind `at` of it, a chunk at most. */
-static __device__ __forceinline__ unsigned chunk_bytes(const stream_shares &s, size_t at)
+static __device__ __forceinline__ void stream_ask(stream_weights &s, const warp_ring &r,
+                                                  unsigned slot)
 {
-    const size_t begin = s.part * s.part_bytes + at, last = (s.part + 1) * s.part_bytes;
-    const size_t end = last < s.unit_bytes ? last : s.unit_bytes;
-    return begin >= end ? 0 : end - begin < STREAM_CHUNK ? (unsigned)(end - begin) : +STREAM_CHUNK;
+    if (s.i >= s.count)
+        return;
+    const unsigned now = min(s.left, (unsigned)STREAM_SLOT);
+    ring_ask(r, slot, s.next, now);
+    s.next += now, s.left -= now;
+    if (s.left)
+        return;
+    s.i += s.together, s.unit += s.apart;
+    if (s.i >= s.count && --s.passes)
+        s.i = s.mine, s.unit = s.first;
+    s.next = s.unit, s.left = s.bytes;
 }
 
-/* What a warp asks for next: of the block's unit i, from `at` of its part on; the units have to be
- * read `passes` times more. */
-struct stream_next {
-    unsigned i, passes;
-    size_t at;
-};
-
-static __device__ __forceinline__ void stream_ask(stream_next &n, const warp_ring &r, unsigned slot,
-                                                  const stream_shares &s)
-{
-    if (n.i >= s.count)
-        return;
-    const size_t unit = s.first + (size_t)n.i * s.blocks;
-    ring_ask(r, slot, s.w + unit * s.unit_bytes + s.part * s.part_bytes + n.at,
-             chunk_bytes(s, n.at));
-    n.at += STREAM_CHUNK;
-    if (n.at < s.part_bytes && chunk_bytes(s, n.at))
-        return;
-    n.at = 0, n.i += s.together;
-    if (n.i >= s.count && --n.passes)
-        n.i = s.mine;
-}
-
-static __device__ __forceinline__ void stream_fill(stream_next &n, const warp_ring &r,
-                                                   const stream_shares &s)
+static __device__ __forceinline__ void stream_fill(stream_weights &s, const warp_ring &r)
 {
 #pragma unroll 1
     for (unsigned i = 0; i < LIST_RING; i++)
-        stream_ask(n, r, i, s);
+        stream_ask(s, r, i);
 }
 
 /* ---- a chunk times rows of x ----------------------------------------------------------------- */
@@ -170,14 +146,14 @@ static __device__ __forceinline__ void stream_fill(stream_next &n, const warp_ri
 /* Rows of x in shared memory, or in the device's; wide: at multiples of 16 bytes there. */
 template <int M> struct stream_x {
     const float *row[M];
-    size_t k;
+    unsigned k;
     bool wide;
 };
 
 /* sum[i] += the lane's 4 numbers of a row of w times those of x from c on. */
 template <int M>
 static __device__ __forceinline__ void stream_add(float (&sum)[M][1], const char *w,
-                                                  const stream_x<M> &x, size_t c)
+                                                  const stream_x<M> &x, unsigned c)
 {
     const pack<4> v = load<4>((const float *)w);
 #pragma unroll
@@ -191,7 +167,7 @@ static __device__ __forceinline__ void stream_add(float (&sum)[M][1], const char
 /* sum[i] += the lane's 2 numbers of each of 4 rows of w times those of x, 0 from k on. */
 template <int M>
 static __device__ __forceinline__ void stream_add(float (&sum)[M][4], const char *w,
-                                                  const stream_x<M> &x, size_t c)
+                                                  const stream_x<M> &x, unsigned c)
 {
     const uint4 v = *(const uint4 *)w;
     const unsigned word[4] = {v.x, v.y, v.z, v.w};
@@ -209,32 +185,36 @@ static __device__ __forceinline__ void stream_add(float (&sum)[M][4], const char
 }
 
 /* Numbers of a row of w in `bytes` of a unit. */
-template <bool SMALL> static __device__ __forceinline__ size_t numbers_in(size_t bytes)
+template <bool SMALL> static __device__ __forceinline__ unsigned numbers_in(unsigned bytes)
 {
     return SMALL ? bytes / (QKV_K_PACKED * sizeof(uint32_t)) * 2 : bytes / sizeof(float);
 }
 
-/* All of the warp's part of a unit. */
+/* All of the warp's part of a unit. c: of the row, where the lane's first numbers are. */
 template <bool SMALL, int M, int Q>
-static __device__ __forceinline__ void stream_part(float (&sum)[M][Q], warp_ring &r, stream_next &n,
-                                                   const stream_shares &s, const stream_x<M> &x)
+static __device__ __forceinline__ void stream_part(float (&sum)[M][Q], warp_ring &r,
+                                                   stream_weights &s, const stream_x<M> &x,
+                                                   unsigned c)
 {
     const unsigned lane16 = threadIdx.x % WARP * 16;
 #pragma unroll 1
-    for (size_t at = 0; at < s.part_bytes; at += STREAM_CHUNK) {
-        const size_t begin = s.part * s.part_bytes + at + lane16;
-        const unsigned bytes = chunk_bytes(s, at);
-        if (!bytes)
-            break;
-        const char *w = r.slots + r.slot * STREAM_CHUNK + lane16;
+    for (unsigned left = s.bytes; left;) {
+        const unsigned now = min(left, (unsigned)STREAM_SLOT);
+        const char *w = r.slots + r.slot * STREAM_SLOT + lane16;
         ring_wait(r);
+        if (M <= 2 && now == STREAM_SLOT) {
 #pragma unroll
-        for (unsigned u = 0; u < STREAM_CHUNK; u += STREAM_STEP)
-            if (u + lane16 < bytes)
-                stream_add<M>(sum, w + u, x, numbers_in<SMALL>(begin + u));
+            for (unsigned u = 0; u < STREAM_SLOT; u += STREAM_STEP)
+                stream_add<M>(sum, w + u, x, c + numbers_in<SMALL>(u));
+        } else {
+#pragma unroll 1
+            for (unsigned u = 0; u + lane16 < now; u += STREAM_STEP)
+                stream_add<M>(sum, w + u, x, c + numbers_in<SMALL>(u));
+        }
         __syncwarp();
-        stream_ask(n, r, r.slot, s);
+        stream_ask(s, r, r.slot);
         r.slot = (r.slot + 1) % LIST_RING;
+        c += numbers_in<SMALL>(STREAM_SLOT), left -= now;
     }
 }
 
@@ -272,18 +252,14 @@ static __device__ __forceinline__ stream_rows rows_of(const list_small_item &m)
     return {m.t.x, m.t.m, m.t.w.k, m.t.ldx, m.t.wide};
 }
 
-static __device__ __forceinline__ stream_shares stream_weights(const list_gemv_item &g,
-                                                               const part &p)
+static __device__ __forceinline__ const char *words_of(const list_gemv_item &g)
 {
-    return shares_of(p, (const char *)g.a.w, g.a.k * sizeof(float), g.a.n);
+    return (const char *)g.a.w;
 }
 
-static __device__ __forceinline__ stream_shares stream_weights(const list_small_item &m,
-                                                               const part &p)
+static __device__ __forceinline__ const char *words_of(const list_small_item &m)
 {
-    const size_t groups = (m.t.w.n + QKV_K_PACKED - 1) / QKV_K_PACKED;
-    return shares_of(p, (const char *)m.t.w.words,
-                     m.t.w.lines * QKV_K_PACKED * sizeof(uint32_t), groups);
+    return (const char *)m.t.w.words;
 }
 
 /* Whether rows of x have room. */
@@ -293,113 +269,128 @@ static __device__ __forceinline__ bool stream_stages(const stream_rows &a)
 }
 
 /* Rows first .. of x, the last again where there are no more. room NULL: they are not staged. */
-template <int M>
+template <bool STAGED, int M>
 static __device__ __forceinline__ stream_x<M> rows_from(const stream_rows &a, size_t first,
                                                         const float *room)
 {
-    stream_x<M> x = {{}, a.k, room ? a.k % 2 == 0 : a.wide && a.ldx % 2 == 0};
+    stream_x<M> x = {{}, (unsigned)a.k, STAGED ? a.k % 2 == 0 : a.wide && a.ldx % 2 == 0};
 #pragma unroll
     for (size_t i = 0; i < M; i++) {
         const size_t row = first + i < a.m ? first + i : a.m - 1;
-        x.row[i] = room ? room + row * a.k : a.x + row * a.ldx;
+        if (STAGED)
+            x.row[i] = room + (unsigned)row * (unsigned)a.k;
+        else
+            x.row[i] = room ? room + row * a.k : a.x + row * a.ldx;
     }
     return x;
 }
 
-/* One of the numbers that a thread stores of the units that its warp, or if they have parts its
- * block, works on at a time: of unit `in` of those, row i of x, row j of w. */
+/* A number that a thread stores of the units that its warp, or if they have parts its block, works
+ * on at a time: row i of x and column j of the first such units, of unit `in` of those; total:
+ * where its parts' sums are. in too large: none. */
 struct stream_number {
     unsigned in, i, j;
-    bool any;
+    const float *total;
 };
 
+/* The c-th of the calling thread. */
 template <int M, int R>
-static __device__ __forceinline__ stream_number number_of(const stream_shares &s, unsigned c)
+static __device__ __forceinline__ stream_number number_of(const stream_plan &p, unsigned block,
+                                                          unsigned blocks, const float *sums,
+                                                          unsigned c)
 {
-    const unsigned of_warp = threadIdx.x % WARP + c * WARP, t = threadIdx.x + c * LIST_THREADS;
-    if (s.parts == 1)
-        return {s.mine, of_warp / R, of_warp % R, of_warp < M * R};
-    return {t / (M * R), t % (M * R) / R, t % R, t / (M * R) < s.together};
+    const unsigned t = p.parts ? threadIdx.x + c * LIST_THREADS : threadIdx.x % WARP + c * WARP;
+    const unsigned in = p.parts ? t / (M * R) : threadIdx.x / WARP;
+    const unsigned at = p.parts ? t % (M * R) : t;
+    return {at < M * R ? in : UINT32_MAX / 2, at / R, (block + in * blocks) * R + at % R,
+            sums + ((in << p.parts) * (M * R) + at)};
 }
 
-static __device__ __forceinline__ void stream_meet(const stream_shares &s)
+static __device__ __forceinline__ void stream_meet(const stream_plan &p)
 {
-    if (s.parts == 1)
-        __syncwarp();
-    else
+    if (p.parts)
         __syncthreads();
+    else
+        __syncwarp();
 }
 
 /* All units of the block times M rows of x from `first` on. */
 template <bool SMALL, int M>
 static __device__ __forceinline__ void stream_pass(size_t m, const product_put &put,
-                                                   const stream_shares &s, warp_ring &r,
-                                                   stream_next &next, size_t first,
+                                                   const stream_plan &p, const part &of,
+                                                   warp_ring &r, stream_weights &s, size_t first,
                                                    const stream_x<M> &x, float *sums)
 {
     enum { R = SMALL ? +QKV_K_PACKED : 1, Q = SMALL ? 4 : 1, EACH = (M * R + WARP - 1) / WARP };
-    float(*const total)[M][R] = (float(*)[M][R])sums;
+    const unsigned warp = threadIdx.x / WARP, part = warp & ((1u << p.parts) - 1);
+    const unsigned lane16 = threadIdx.x % WARP * 16, n = (unsigned)put.n;
+    const unsigned c0 = numbers_in<SMALL>(part * p.part_bytes + lane16);
+    const unsigned step = s.together * of.blocks * R;
+    stream_number mine[EACH];
+#pragma unroll
+    for (unsigned c = 0; c < EACH; c++) {
+        mine[c] = number_of<M, R>(p, of.block, of.blocks, sums, c);
+        if (mine[c].in >= s.together || first + mine[c].i >= m)
+            mine[c].j = n;
+    }
 #pragma unroll 1
     for (unsigned i = 0; i < s.count; i += s.together) {
         float2 read[EACH];
 #pragma unroll
-        for (unsigned c = 0; c < EACH; c++) {
-            const stream_number n = number_of<M, R>(s, c);
-            const size_t j = (s.first + (size_t)(i + n.in) * s.blocks) * R + n.j;
-            read[c] = make_float2(0, 0);
-            if (n.any && i + n.in < s.count && first + n.i < m && j < put.n)
-                read[c] = put.before(first + n.i, j);
-        }
+        for (unsigned c = 0; c < EACH; c++)
+            read[c] = mine[c].j < n ? put.before(first + mine[c].i, mine[c].j)
+                                    : make_float2(0, 0);
         if (i + s.mine < s.count) {
             float sum[M][Q] = {};
-            stream_part<SMALL, M, Q>(sum, r, next, s, x);
+            stream_part<SMALL, M, Q>(sum, r, s, x, c0);
 #pragma unroll
-            for (int m = 0; m < M; m++)
-                stream_total(sum[m], total[threadIdx.x / WARP][m]);
+            for (int k = 0; k < M; k++)
+                stream_total(sum[k], sums + (warp * M + k) * R);
         }
-        stream_meet(s);
+        stream_meet(p);
 #pragma unroll
         for (unsigned c = 0; c < EACH; c++) {
-            const stream_number n = number_of<M, R>(s, c);
-            const size_t j = (s.first + (size_t)(i + n.in) * s.blocks) * R + n.j;
             float y = 0;
-            if (!n.any || i + n.in >= s.count || first + n.i >= m || j >= put.n)
+            if (mine[c].j >= n)
                 continue;
-            const unsigned warp = s.parts == 1 ? threadIdx.x / WARP : n.in * s.parts;
 #pragma unroll 1
-            for (unsigned p = 0; p < s.parts; p++)
-                y += total[warp + p][n.i][n.j];
-            put.store(first + n.i, j, y, read[c]);
+            for (unsigned k = 0; k < 1u << p.parts; k++)
+                y += mine[c].total[k * (M * R)];
+            put.store(first + mine[c].i, mine[c].j, y, read[c]);
+            mine[c].j = n - mine[c].j > step ? mine[c].j + step : n;
         }
-        stream_meet(s);
+        stream_meet(p);
     }
 }
 
-/* M rows of x at a time. */
-template <bool SMALL, int M, typename Item>
+/* M rows of x at a time. STAGED: they are in shared memory. */
+template <bool SMALL, bool STAGED, int M, typename Item>
 static __device__ __noinline__ void run_stream(const Item &item, const list_turn &turn)
 {
     const stream_rows a = rows_of(item);
     const product_put put(item, turn.copies);
-    const stream_shares s = stream_weights(item, turn.p);
-    const list_ring &ring = *turn.p.ring;
+    const stream_plan plan = item.plan;
+    const part &of = turn.p;
+    const list_ring &ring = *of.ring;
     const unsigned warp = threadIdx.x / WARP;
-    float *const room = turn.p.room, *const sums = room + (LIST_ROOM - LIST_SUMS) / sizeof *room;
-    warp_ring r = {ring.slots + warp * (LIST_RING * STREAM_CHUNK), ring.full + warp * LIST_RING,
-                   ring.parities[warp], 0};
-    stream_next next = {s.mine, (unsigned)((a.m + M - 1) / M), 0};
-    const bool staged = turn.norm || stream_stages(a);
+    float *const room = in_shared(of.room);
+    float *const sums = room + (LIST_ROOM - LIST_SUMS) / sizeof *room;
+    warp_ring r = {in_shared(ring.slots) + warp * (LIST_RING * STREAM_SLOT),
+                   ring.full + warp * LIST_RING, ring.parities[warp], 0};
+    stream_weights s = weights_of(plan, words_of(item), of.block, of.blocks,
+                                  ((unsigned)a.m + M - 1) / M);
+    const bool staged = STAGED || turn.norm || stream_stages(a);
     if (!turn.late)
-        stream_fill(next, r, s);
+        stream_fill(s, r);
     begin_stream(turn, a, staged);
     if (turn.late) {
         ring_see();
-        stream_fill(next, r, s);
+        stream_fill(s, r);
     }
 #pragma unroll 1
     for (size_t first = 0; first < a.m; first += M)
-        stream_pass<SMALL, M>(a.m, put, s, r, next, first,
-                              rows_from<M>(a, first, staged ? room : NULL), sums);
+        stream_pass<SMALL, M>(a.m, put, plan, of, r, s, first,
+                              rows_from<STAGED, M>(a, first, staged ? room : NULL), sums);
     if (threadIdx.x % WARP == 0)
         ring.parities[warp] = r.parities;
 }
