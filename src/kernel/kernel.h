@@ -41,11 +41,13 @@ typedef enum {
 /* c (m, n; row stride ldc) = [c +] op(a) (m, k) op(b) (k, n) [+ bias (n) on every row].
  * ta: a is stored (k, m); tb: b is stored (n, k). ld*: row stride of what is stored. Rows of a and
  * c in bf16 that are longer, to the next multiple of 8: of c's anything may be written there, and
- * a's hold zeros. */
+ * a's hold zeros. b_version: which of its states b is in, a parameter's; two products whose b has
+ * one address, shape and version read the same bits. */
 typedef struct {
     bool ta, tb, acc;
     size_t m, n, k, lda, ldb, ldc;
     const qkv_real *bias; /* NULL: none */
+    uint64_t b_version;   /* 0: not known */
 } qkv_k_gemm_args;
 
 enum { QKV_K_PACKED = 16 }; /* rows of weights that lie together once packed */
@@ -226,13 +228,14 @@ enum { QKV_K_FEW = 4 }; /* queries a sequence, at most, of attention_stored */
 
 /* PyTorch's definitions; g is scaled by grad_scale first (clipping). Hyper-parameters and bias
  * corrections are computed in double by the caller. State arrays that a rule does not use are
- * NULL. */
+ * NULL. version and becomes: what products give as b_version before and after; 0: not known. */
 typedef struct {
     double lr, weight_decay, grad_scale;
     double momentum, dampening;
     bool nesterov, first; /* first: the momentum buffer is set, not mixed */
     double alpha, eps;    /* RMSprop */
     double beta1, beta2, correction1, correction2; /* Adam: 1-beta1^t, sqrt(1-beta2^t) */
+    uint64_t version, becomes;
 } qkv_k_update_args;
 
 /* qkv_k_NAME_fn, and the table of them. */

@@ -62,14 +62,14 @@ qkv_status qkv__param_merge_terms(qkv_param *w)
         if (scaled) {
             k->axpy(&e, scaled, l->a->data, l->scale, false, l->a->count);
             k->gemm(&e, w->data + l->from * K, l->b->data, scaled,
-                    &(qkv_k_gemm_args){false, false, true, rows, K, r, r, K, K, NULL});
+                    &(qkv_k_gemm_args){false, false, true, rows, K, r, r, K, K, NULL, 0});
         }
         qkv__arena_release(e.scratch, mark);
         if (!scaled)
             return QKV_E_MEMORY;
     }
     w->terms = NULL;
-    w->version++;
+    qkv__param_changed(w);
     return QKV_OK;
 }
 
@@ -129,13 +129,14 @@ static void term_few_rows(qkv_tape *t, qkv_real *y, size_t ldy, bool acc, const 
 
 /* The same of many rows, unless a row's bits must not depend on them. */
 static void term_product(qkv_tape *t, qkv_real *y, size_t ldy, bool acc, const qkv_real *x,
-                         const qkv_real *w, const qkv__product_sizes *s, bool recording)
+                         const qkv_tensor *w, const qkv__product_sizes *s, bool recording)
 {
     if (!recording && (t->invariant || s->M <= FEW_ROWS))
-        term_few_rows(t, y, ldy, acc, x, w, s);
+        term_few_rows(t, y, ldy, acc, x, qkv__real(w), s);
     else
-        t->k->gemm(&t->exec, y, x, w, &(qkv_k_gemm_args){false, true, acc, s->M, s->N, s->K, s->K,
-                                                         s->K, ldy, NULL});
+        t->k->gemm(&t->exec, y, x, qkv__real(w),
+                   &(qkv_k_gemm_args){false, true, acc, s->M, s->N, s->K, s->K, s->K, ldy, NULL,
+                                      qkv__version_of(w)});
 }
 
 static void add_term(qkv_tape *t, struct qkv__term *term, qkv_tensor *const *in, qkv_real *y,
@@ -148,9 +149,9 @@ static void add_term(qkv_tape *t, struct qkv__term *term, qkv_tensor *const *in,
     if (seen) {
         const qkv__product_sizes down = {.M = s->M, .K = s->K, .N = term->r};
         const qkv__product_sizes up = {.M = s->M, .K = term->r, .N = term->rows};
-        term_product(t, h, term->r, false, seen, qkv__real(in[0]), &down, recording);
+        term_product(t, h, term->r, false, seen, in[0], &down, recording);
         t->k->axpy(&t->exec, h, h, term->scale, false, count);
-        term_product(t, y + term->from, s->N, true, h, qkv__real(in[1]), &up, recording);
+        term_product(t, y + term->from, s->N, true, h, in[1], &up, recording);
     }
     term->h = h;
     qkv__arena_release(t->exec.scratch, mark);
@@ -188,7 +189,7 @@ static void term_input_gradient(qkv_tape *t, const struct qkv__term *term, const
         return;
     t->k->gemm(&t->exec, to, dh, qkv__real(a),
                &(qkv_k_gemm_args){false, false, !drops, s->M, s->K, term->r, term->r, s->K, s->K,
-                                  NULL});
+                                  NULL, qkv__version_of(a)});
     if (drops)
         t->k->dropout(&t->exec, dx, to, NULL, true, &term->dropout, s->M * s->K);
 }
@@ -206,16 +207,17 @@ static void term_backward(qkv_tape *t, const struct qkv__term *term, qkv_tensor 
     if (!dh || (reads && !seen))
         return;
     t->k->gemm(&t->exec, dh, dz, qkv__real(in[1]),
-               &(qkv_k_gemm_args){false, false, false, s->M, r, rows, s->N, r, r, NULL});
+               &(qkv_k_gemm_args){false, false, false, s->M, r, rows, s->N, r, r, NULL,
+                                  qkv__version_of(in[1])});
     t->k->axpy(&t->exec, dh, dh, term->scale, false, s->M * r);
     qkv_real *db = qkv__grad(t, in[1], &acc);
     if (db)
         t->k->gemm(&t->exec, db, dz, term->h,
-                   &(qkv_k_gemm_args){true, false, acc, rows, r, s->M, s->N, r, r, NULL});
+                   &(qkv_k_gemm_args){true, false, acc, rows, r, s->M, s->N, r, r, NULL, 0});
     qkv_real *da = qkv__grad(t, in[0], &acc);
     if (da)
         t->k->gemm(&t->exec, da, dh, seen,
-                   &(qkv_k_gemm_args){true, false, acc, r, s->K, s->M, r, s->K, s->K, NULL});
+                   &(qkv_k_gemm_args){true, false, acc, r, s->K, s->M, r, s->K, s->K, NULL, 0});
     if (dx)
         term_input_gradient(t, term, in[0], dx, dh, s);
 }

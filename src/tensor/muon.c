@@ -36,7 +36,7 @@ void qkv__param_add(qkv_param *p, size_t from, const qkv_real *x, double keep, d
     if (keep != 1)
         k->axpy(&e, p->data + from, p->data + from, keep, false, n);
     k->axpy(&e, p->data + from, x, rate, true, n);
-    p->version++;
+    qkv__param_changed(p);
 }
 
 /* ---- Newton-Schulz ------------------------------------------------------------------------- */

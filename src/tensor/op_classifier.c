@@ -69,7 +69,8 @@ static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t 
         (exact ? qkv__small_exact : qkv__small_product)(t, logits, x, small, bias, rows);
     else
         t->k->gemm(&e, logits, x, qkv__real(in[1]),
-                   &(qkv_k_gemm_args){false, true, false, rows, l->V, C, C, C, l->ld, bias});
+                   &(qkv_k_gemm_args){false, true, false, rows, l->V, C, C, C, l->ld, bias,
+                                      qkv__version_of(in[1])});
 }
 
 /* What their gradients d add to those that p wants; first: nothing was added yet. */
@@ -83,10 +84,11 @@ static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_param
         qkv__small_input_gradient(t, p->dx + from * C, false, d, small, rows);
     else if (p->dx)
         t->k->gemm(&e, p->dx + from * C, d, qkv__real(in[1]),
-                   &(qkv_k_gemm_args){false, false, false, rows, C, V, l->ld, C, C, NULL});
+                   &(qkv_k_gemm_args){false, false, false, rows, C, V, l->ld, C, C, NULL,
+                                      qkv__version_of(in[1])});
     if (p->dw)
         t->k->gemm(&e, p->dw, d, qkv__real(in[0]) + from * C,
-                   &(qkv_k_gemm_args){true, false, !first, V, C, rows, l->ld, C, C, NULL});
+                   &(qkv_k_gemm_args){true, false, !first, V, C, rows, l->ld, C, C, NULL, 0});
     if (p->db)
         t->k->sum_rows(&e, p->db, d, l->ld, !first, rows, V);
 }

@@ -50,7 +50,7 @@ static void output(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_tensor
     else
         t->k->gemm(&e, y, x, qkv__real(w),
                    &(qkv_k_gemm_args){false, true, false, s->M, s->N, s->K, s->K, s->K, s->N,
-                                      bias});
+                                      bias, qkv__version_of(w)});
 }
 
 /* dw += dy^T x and db += sums of dy's columns, where they are wanted; x (M, K), dy (M, N). */
@@ -63,7 +63,8 @@ static void weight_gradients(qkv_tape *t, qkv_tensor *w, qkv_tensor *b, const qk
     qkv_real *dw = qkv__grad(t, w, &acc);
     if (dw)
         t->k->gemm(&e, dw, dy, x,
-                   &(qkv_k_gemm_args){true, false, acc, s->N, s->K, s->M, s->N, s->K, s->K, NULL});
+                   &(qkv_k_gemm_args){true, false, acc, s->N, s->K, s->M, s->N, s->K, s->K, NULL,
+                                      0});
     qkv_real *db = b ? qkv__grad(t, b, &acc) : NULL;
     if (db)
         t->k->sum_rows(&of_bias, db, dy, s->N, acc, s->M, s->N);
@@ -79,7 +80,8 @@ static void input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_tensor
         qkv__small_input_gradient(t, dx, acc, dy, small, s->M);
     else if (dx)
         t->k->gemm(&e, dx, dy, qkv__real(w),
-                   &(qkv_k_gemm_args){false, false, acc, s->M, s->K, s->N, s->N, s->K, s->K, NULL});
+                   &(qkv_k_gemm_args){false, false, acc, s->M, s->K, s->N, s->N, s->K, s->K, NULL,
+                                      qkv__version_of(w)});
 }
 
 static void linear_backward(qkv_tape *t, const qkv__node *n)
@@ -126,7 +128,8 @@ static void infer(qkv_tape *t, qkv_real *y, const qkv_tensor *x, const qkv_tenso
         t->k->gemv(&t->exec, y, N, qkv__real(x), K, qkv__real(w), bias, M, N, K);
     else
         t->k->gemm(&t->exec, y, qkv__real(x), qkv__real(w),
-                   &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});
+                   &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias,
+                                      qkv__version_of(w)});
 }
 
 static const qkv_op linear_op = {.name = "linear", .backward = linear_backward, .product = true};

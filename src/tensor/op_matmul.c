@@ -29,8 +29,8 @@ static void offsets(const matmul_params *p, size_t i, size_t *a, size_t *b)
 static void matmul_backward_a(qkv_tape *t, const matmul_params *p, qkv_real *da, bool acc,
                               const qkv_real *dy, const qkv_real *b)
 {
-    qkv_k_gemm_args plain = {false, !p->tb, acc, p->M, p->K, p->N, p->N, p->ldb, p->lda, NULL};
-    qkv_k_gemm_args turned = {p->tb, true, acc, p->K, p->M, p->N, p->ldb, p->N, p->lda, NULL};
+    qkv_k_gemm_args plain = {false, !p->tb, acc, p->M, p->K, p->N, p->N, p->ldb, p->lda, NULL, 0};
+    qkv_k_gemm_args turned = {p->tb, true, acc, p->K, p->M, p->N, p->ldb, p->N, p->lda, NULL, 0};
     if (p->ta)
         t->k->gemm(&t->exec, da, b, dy, &turned);
     else
@@ -41,8 +41,8 @@ static void matmul_backward_a(qkv_tape *t, const matmul_params *p, qkv_real *da,
 static void matmul_backward_b(qkv_tape *t, const matmul_params *p, qkv_real *db, bool acc,
                               const qkv_real *dy, const qkv_real *a)
 {
-    qkv_k_gemm_args plain = {!p->ta, false, acc, p->K, p->N, p->M, p->lda, p->N, p->ldb, NULL};
-    qkv_k_gemm_args turned = {true, p->ta, acc, p->N, p->K, p->M, p->N, p->lda, p->ldb, NULL};
+    qkv_k_gemm_args plain = {!p->ta, false, acc, p->K, p->N, p->M, p->lda, p->N, p->ldb, NULL, 0};
+    qkv_k_gemm_args turned = {true, p->ta, acc, p->N, p->K, p->M, p->N, p->lda, p->ldb, NULL, 0};
     if (p->tb)
         t->k->gemm(&t->exec, db, dy, a, &turned);
     else
@@ -153,7 +153,8 @@ qkv_tensor *qkv_matmul(qkv_tape *t, qkv_tensor *a, bool transpose_a, qkv_tensor 
         offsets(&p, i, &oa, &ob);
         t->k->gemm(&t->exec, qkv__real(y) + i * p.M * p.N, qkv__real(in[0]) + oa,
                    qkv__real(in[1]) + ob,
-                   &(qkv_k_gemm_args){p.ta, p.tb, false, p.M, p.N, p.K, p.lda, p.ldb, p.N, NULL});
+                   &(qkv_k_gemm_args){p.ta, p.tb, false, p.M, p.N, p.K, p.lda, p.ldb, p.N, NULL,
+                                      0});
     }
     return qkv__record(t, &matmul_op, 2, in, 1, &y, &p, sizeof p);
 }

@@ -2,6 +2,7 @@
  * optimiser state live in one arena. */
 #include "tensor/param.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/device.h"
@@ -24,6 +25,12 @@ struct qkv_params {
     bool pack;
     qkv_status status; /* of the last that could not be made */
 };
+
+uint64_t qkv__new_version(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
 
 qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
 {
@@ -97,6 +104,7 @@ qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const 
     memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
     p->count = count;
     p->weights = QKV_WEIGHTS_F32;
+    qkv__param_changed(p);
     return p;
 }
 
@@ -181,14 +189,15 @@ static qkv_real *host_of(qkv_param *p, qkv__host_copy *copy, qkv_real *array, ui
     return copy->data;
 }
 
-/* The host wrote: the array becomes what the copy is. */
-static void touch(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t *version)
+/* The host wrote: the array becomes what the copy is, and has another version. */
+static void touch(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t *version,
+                  uint64_t becomes)
 {
     if (copy->data && copy->version == *version) {
         p->owner->device->copy_in(array, copy->data, p->count * sizeof *array);
-        copy->version++;
+        copy->version = becomes;
     }
-    ++*version;
+    *version = becomes;
 }
 
 qkv_real *qkv_param_data(qkv_param *p)
@@ -200,7 +209,11 @@ qkv_real *qkv_param_data(qkv_param *p)
              qkv__weights_names[p->weights]);
     return NULL;
 }
-void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
+
+void qkv_param_touch(qkv_param *p)
+{
+    touch(p, &p->host, p->data, &p->version, qkv__new_version());
+}
 
 void qkv__param_set_running(qkv_param *p)
 {
@@ -230,7 +243,7 @@ qkv_real *qkv_param_grad(qkv_param *p)
 
 void qkv_param_touch_grad(qkv_param *p)
 {
-    touch(p, &p->host_grad, p->grad, &p->grad_version);
+    touch(p, &p->host_grad, p->grad, &p->grad_version, p->grad_version + 1);
 }
 
 void qkv_params_zero_grad(qkv_params *ps)

@@ -35,7 +35,8 @@ struct qkv_param {
     size_t held;  /* see qkv__param_hold_row: the row and 1; 0: none */
     qkv__low_rank *terms; /* NULL: none */
     size_t matrix_rows[QKV_PARAM_MATRICES]; /* of a hidden layer's matrices; 0s follow them */
-    uint64_t version, grad_version; /* count changes of data and of grad */
+    uint64_t version;      /* of data: no two states of parameters of a process have the same one */
+    uint64_t grad_version; /* counts changes of grad */
     double squares;      /* of grad's numbers, the sum */
     uint64_t squares_of; /* 1 + the grad_version of which that is; 0: none */
     qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */
@@ -64,6 +65,11 @@ qkv__arena *qkv__params_exchange(qkv_params *ps, qkv__arena *fresh);
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);
+
+/* A version that no parameter has had. */
+uint64_t qkv__new_version(void);
+/* Data have changed. */
+static inline void qkv__param_changed(qkv_param *p) { p->version = qkv__new_version(); }
 
 /* A matrix as kernels for packed weights take it; *out is NULL until products have asked for its
  * present values so often that the copy will pay, or now. False: no memory. */

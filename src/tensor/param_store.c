@@ -144,7 +144,7 @@ static void settle(qkv_param *p, const place *at)
     p->unpacked_uses = 0;
     p->leaf_tape = NULL;
     p->frozen = p->frozen || fewer;
-    p->version++;
+    qkv__param_changed(p);
 }
 
 struct qkv__storing {
@@ -206,9 +206,11 @@ qkv_status qkv__storing_came(qkv__storing *s, qkv_param *p)
         return QKV_OK;
     if (!store_one(s, i))
         return QKV_E_MEMORY;
-    if (p->weights == QKV_WEIGHTS_F32)
+    if (p->weights == QKV_WEIGHTS_F32) {
         qkv__params_device(s->ps)->clear(qkv__params_context(s->ps), p->data,
                                          p->count * sizeof *p->data);
+        qkv__param_changed(p);
+    }
     return QKV_OK;
 }
 

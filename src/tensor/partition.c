@@ -308,5 +308,5 @@ void qkv__bucket_touch(const qkv__partition *p, size_t bucket)
     const qkv__bucket *b = &p->buckets[bucket];
     for (size_t i = b->first; i < b->first + b->pieces; i++)
         if (p->pieces[i].first)
-            qkv_params_at(p->params, p->pieces[i].param)->version++;
+            qkv__param_changed(qkv_params_at(p->params, p->pieces[i].param));
 }

@@ -44,7 +44,7 @@ static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_o
         k->widen(e, wide, columns, o->w, j, n);
         k->gemm(e, o->y + j, o->x, wide,
                 &(qkv_k_gemm_args){false, false, false, o->m, n, K, K, columns, N,
-                                   o->bias ? o->bias + j : NULL});
+                                   o->bias ? o->bias + j : NULL, 0});
     }
     qkv__arena_release(e->scratch, mark);
     return wide;
@@ -210,7 +210,7 @@ void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_re
         size_t n = N - j < columns ? N - j : columns;
         t->k->widen(&t->exec, wide, columns, w, j, n);
         t->k->gemm(&t->exec, dx, dy + j, wide,
-                   &(qkv_k_gemm_args){false, true, acc || j, m, K, n, N, columns, K, NULL});
+                   &(qkv_k_gemm_args){false, true, acc || j, m, K, n, N, columns, K, NULL, 0});
     }
     qkv__arena_release(t->exec.scratch, mark);
 }

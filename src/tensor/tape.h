@@ -284,6 +284,8 @@ bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step);
 qkv_tensor *qkv__even_rows(qkv_tape *t, qkv_tensor *x, size_t *step);
 
 static inline qkv_real *qkv__real(const qkv_tensor *x) { return (qkv_real *)x->data; }
+/* Of a parameter, or a view of one: its version, for products. 0: it is none. */
+uint64_t qkv__version_of(const qkv_tensor *x);
 static inline int32_t *qkv__ids(const qkv_tensor *x) { return (int32_t *)x->data; }
 /* Rows (all leading dimensions) and channels (the last; 1 for a scalar). */
 static inline size_t qkv__channels(const qkv_tensor *x)

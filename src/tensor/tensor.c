@@ -212,6 +212,11 @@ qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
     return x;
 }
 
+uint64_t qkv__version_of(const qkv_tensor *x)
+{
+    return x->root->param ? x->root->param->version : 0;
+}
+
 qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x)
 {
     if (!x || t->status)

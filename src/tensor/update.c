@@ -36,12 +36,14 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
         .beta2 = u->beta2,
         .correction1 = 1.0 - pow(u->beta1, t),
         .correction2 = sqrt(1.0 - pow(u->beta2, t)),
+        .version = n == p->count ? p->version : 0,
+        .becomes = qkv__new_version(),
     };
     qkv_exec e = qkv__params_exec(p->owner);
     kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data + from, state[0], state[1],
                                                       state[2], u->grad ? u->grad : p->grad + from,
                                                       &args, n);
-    p->version++;
+    p->version = args.becomes;
 }
 
 static bool squares_are_known(const qkv_param *p)
@@ -113,5 +115,5 @@ void qkv__param_swap(qkv_real *other, qkv_param *p, size_t from, size_t n)
 {
     qkv_exec e = qkv__params_exec(p->owner);
     qkv__params_kernels(p->owner)->swap(&e, p->data + from, other, n);
-    p->version++;
+    qkv__param_changed(p);
 }

@@ -45,8 +45,8 @@ static void check_gemm_rows(const kernel_case *c)
             }
         const qkv_k_gemm_args g =
             logits ? (qkv_k_gemm_args){false, true, false, m, V, C, C, C, ld,
-                                       biased ? bias.wide : NULL}
-                   : (qkv_k_gemm_args){false, false, acc, m, C, V, ld, C, C, NULL};
+                                       biased ? bias.wide : NULL, 0}
+                   : (qkv_k_gemm_args){false, false, acc, m, C, V, ld, C, C, NULL, 0};
         const qkv_exec e = exec_of(c, logits ? 1 : 2);
         float *got = given(&y);
         c->k->gemm(&e, got, given(&x), w.wide, &g);

@@ -3,7 +3,8 @@
  *
  * Arrays are (images, N, C). A block of BLOCK threads has 4 L neighbouring columns and a chunk of
  * the rows of one image; L threads side by side have four columns each, and BLOCK / L rows are in
- * work at a time. The sums of chunks go to scratch, and a second kernel adds them in order. */
+ * work at a time. The sums of chunks go to scratch, and the last block of a tile of columns adds
+ * them, in an order that sizes alone decide. */
 #ifndef QKV_KERNEL_CUDA_COLUMNS_CUH
 #define QKV_KERNEL_CUDA_COLUMNS_CUH
 
@@ -116,9 +117,78 @@ static __device__ __forceinline__ void column_out(columns_out out, int s, size_t
         y[c] = (s ? out.acc[1] : out.acc[0]) ? y[c] + sum : sum;
 }
 
-/* partial (parts, F::SUMS, C), or out where there is one part and partial is NULL. F is what to
- * sum: begin<QUADS>(at, C) gets numbers of columns, fetch<QUADS>(at, row, C) an item, which is what
- * a row has to be read, add(sum, item) adds it. */
+/* Of each tile, the blocks that have written their sums. 0 between launches, of which one runs at a
+ * time. */
+static __device__ unsigned columns_arrived[COLUMNS_BLOCKS];
+
+/* Is this block the last one of `blocks` to come here? It sees what they wrote before. *arrived is
+ * how many have come, and 0 when all have. */
+static __device__ __forceinline__ bool block_is_last(unsigned *arrived, unsigned blocks)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1u) == blocks - 1;
+        if (last)
+            *arrived = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
+enum { COLUMNS_GROUPS = BLOCK / WARP, COLUMNS_TILE = 4 * WARP };
+
+/* out = the sum over parts of partial (parts, SUMS, C), in columns first .. first + wide - 1, of
+ * which there are at most COLUMNS_TILE. The parts' sums are added group by group: a warp has every
+ * COLUMNS_GROUPS-th part. shared: 4 * BLOCK numbers. Loops that are not unrolled take no registers
+ * from those over rows. */
+template <int SUMS>
+static __device__ void columns_add_parts(columns_out out, const float *partial, size_t parts,
+                                         size_t C, size_t first, unsigned wide, float *shared)
+{
+    enum { PARTS = 2 }; /* at a time */
+    const unsigned lane = threadIdx.x % WARP, group = threadIdx.x / WARP, x = threadIdx.x;
+#pragma unroll 1
+    for (int s = 0; s < SUMS; s++) {
+        const float *from = partial + (size_t)s * C + first;
+        float sum[4] = {0, 0, 0, 0};
+#pragma unroll 1
+        for (size_t i = group; i < parts; i += PARTS * COLUMNS_GROUPS) {
+            float v[PARTS][4];
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+#pragma unroll
+                for (int q = 0; q < 4; q++) {
+                    const size_t part = i + (size_t)k * COLUMNS_GROUPS;
+                    const unsigned c = lane + (unsigned)q * WARP;
+                    const bool there = part < parts && c < wide && first + c < C;
+                    v[k][q] = there ? from[part * SUMS * C + c] : 0;
+                }
+#pragma unroll
+            for (int k = 0; k < PARTS; k++)
+#pragma unroll
+                for (int q = 0; q < 4; q++)
+                    sum[q] += v[k][q];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            shared[group * COLUMNS_TILE + (unsigned)q * WARP + lane] = sum[q];
+        __syncthreads();
+        float total = x < COLUMNS_TILE ? shared[x] : 0;
+        for (unsigned g = 1; g < COLUMNS_GROUPS && x < COLUMNS_TILE; g++)
+            total += shared[g * COLUMNS_TILE + x];
+        if (x < wide && first + x < C)
+            column_out(out, s, first + x, total);
+    }
+}
+
+/* partial (parts, F::SUMS, C), which becomes out if anything is wanted of that, or out at once
+ * where there is one part and partial is NULL. F is what to sum: begin<QUADS>(at, C) gets numbers
+ * of columns, fetch<QUADS>(at, row, C) an item, which is what a row has to be read, add(sum, item)
+ * adds it. */
 template <typename F, bool QUADS>
 __global__ void __launch_bounds__(BLOCK) columns_kernel(F f, columns_out out, float *partial,
                                                         columns_plan p)
@@ -160,48 +230,14 @@ __global__ void __launch_bounds__(BLOCK) columns_kernel(F f, columns_out out, fl
         else if (c < p.C)
             column_out(out, (int)(i / wide), c, total);
     }
-}
-
-/* out = the sum over parts of partial (parts, sums, C). */
-static __global__ void __launch_bounds__(BLOCK) columns_finish(columns_out out,
-                                                               const float *partial, size_t parts,
-                                                               int sums, size_t C)
-{
-    __shared__ float shared[BLOCK];
-    const unsigned lane = threadIdx.x % WARP, group = threadIdx.x / WARP;
-    const size_t column = (size_t)blockIdx.x * WARP + lane, all = (size_t)sums * C;
-    enum { STEP = BLOCK / WARP, PARTS = 8 }; /* at a time */
-    float sum = 0;
-    size_t i = group;
-    if (column < all) {
-        for (; i + (PARTS - 1) * STEP < parts; i += PARTS * STEP) {
-            float v[PARTS];
-#pragma unroll
-            for (int k = 0; k < PARTS; k++)
-                v[k] = partial[(i + (size_t)k * STEP) * all + column];
-#pragma unroll
-            for (int k = 0; k < PARTS; k++)
-                sum += v[k];
-        }
-        for (; i < parts; i += STEP)
-            sum += partial[i * all + column];
-    }
-    shared[threadIdx.x] = sum;
-    __syncthreads();
-    if (group > 0 || column >= all)
+    if (!partial || !(out.y[0] || out.y[1]))
         return;
-    for (unsigned g = 1; g < BLOCK / WARP; g++)
-        sum += shared[g * WARP + lane];
-    column_out(out, (int)(column / C), column % C, sum);
+    const unsigned tile = blockIdx.x % p.tiles, parts = gridDim.x / p.tiles;
+    if (block_is_last(&columns_arrived[tile], parts))
+        columns_add_parts<F::SUMS>(out, partial, parts, p.C, (size_t)tile * wide, wide, shared);
 }
 
-static inline void columns_end(columns_out out, const float *partial, size_t parts, int sums,
-                               size_t C)
-{
-    LAUNCH(columns_finish, (unsigned)(((size_t)sums * C + WARP - 1) / WARP), BLOCK, 0, out, partial,
-           parts, sums, C);
-}
-
+/* At most COLUMNS_BLOCKS tiles where parts become out. */
 template <typename F>
 static void columns_launch(F f, columns_out out, float *partial, columns_plan p, bool quads)
 {
@@ -223,10 +259,8 @@ static void columns_sums(const qkv_exec *e, F f, columns_out out, size_t N, size
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *partial =
         (float *)qkv__arena_alloc(e->scratch, p.chunks * F::SUMS * C * sizeof *partial);
-    if (partial) {
+    if (partial)
         columns_launch(f, out, partial, p, quads);
-        columns_end(out, partial, p.chunks, F::SUMS, C);
-    }
     qkv__arena_release(e->scratch, mark);
 }
 

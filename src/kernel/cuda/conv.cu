@@ -26,7 +26,7 @@ static void convolve(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *y, const 
         return;
     if (is_product(a)) {
         const qkv_k_gemm_args g = {false, true, false, s.windows, a->N, a->C,
-                                   a->C,  a->C, a->N,  bias};
+                                   a->C,  a->C, a->N,  bias, 0};
         gemm(e, y, x, w, &g);
         return;
     }
@@ -37,7 +37,7 @@ static void convolve(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *y, const 
     for (size_t i = 0; i < s.windows && full && rows; i += chunk) {
         const size_t count = smaller(chunk, s.windows - i);
         const qkv_k_gemm_args g = {false, true, false, count, a->N, s.row,
-                                   s.row, s.row, a->N, bias};
+                                   s.row, s.row, a->N, bias, 0};
         unfold(rows, x, a, &s, i, count);
         gemm(e, y + i * a->N, rows, full, &g);
     }
@@ -49,7 +49,8 @@ static void convolve_bwd_weights(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_rea
                                  bool acc)
 {
     const conv_sizes s = sizes_of(a);
-    qkv_k_gemm_args g = {true, false, acc, a->N, s.window, s.windows, a->N, s.row, s.window, NULL};
+    qkv_k_gemm_args g = {true, false, acc,      a->N, s.window, s.windows,
+                         a->N, s.row, s.window, NULL, 0};
     if (is_product(a) || s.windows == 0) {
         g.ldb = a->C;
         gemm(e, dw, dy, x, &g);
@@ -109,7 +110,7 @@ static void convolve_bwd_data(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *
     const size_t image = a->OH * a->OW, pixels = a->H * a->W * a->C;
     if (is_product(a)) {
         const qkv_k_gemm_args g = {false, false, acc, s.windows, a->C, a->N,
-                                   a->N,  a->C,  a->C, NULL};
+                                   a->N,  a->C,  a->C, NULL, 0};
         gemm(e, dx, dy, w, &g);
         return;
     }
@@ -120,7 +121,7 @@ static void convolve_bwd_data(qkv_k_gemm_fn *gemm, const qkv_exec *e, qkv_real *
     for (size_t b = 0; b < a->B && rows; b += images) {
         const size_t count = smaller(images, a->B - b);
         const qkv_k_gemm_args g = {false, false, false, count * image, s.window, a->N,
-                                   a->N,  s.window, s.row, NULL};
+                                   a->N,  s.window, s.row, NULL, 0};
         gemm(e, rows, dy + b * image * a->N, w, &g);
         launch_elements(fold_body{dx + b * pixels, rows, *a, s.row, acc}, count * pixels,
                         a->C % 4 == 0 && aligned16(dx, rows));

@@ -70,27 +70,31 @@ void cuda_note(cudaError_t error)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* What the library counts each piece of memory by. */
-static std::unordered_map<void *, void *> claims;
+/* What the library counts a piece of memory by, and how large it is. */
+struct memory_claim {
+    void *claim;
+    size_t bytes;
+};
+static std::unordered_map<void *, memory_claim> claims;
 
-static bool keep_claim(void *p, void *claim)
+static bool keep_claim(void *p, void *claim, size_t bytes)
 {
     std::lock_guard<std::mutex> guard(lock);
     try {
-        claims[p] = claim;
+        claims[p] = {claim, bytes};
     } catch (const std::bad_alloc &) {
         return false;
     }
     return true;
 }
 
-static void *drop_claim(void *p)
+static memory_claim drop_claim(void *p)
 {
     std::lock_guard<std::mutex> guard(lock);
     auto found = claims.find(p);
     if (found == claims.end())
-        return NULL;
-    void *claim = found->second;
+        return {};
+    const memory_claim claim = found->second;
     claims.erase(found);
     return claim;
 }
@@ -111,7 +115,7 @@ static void *device_alloc(qkv_context *ctx, size_t bytes)
         return NULL;
     }
     void *claim = host->claim(ctx, bytes);
-    if (claim && keep_claim(p, claim))
+    if (claim && keep_claim(p, claim, bytes))
         return p;
     host->unclaim(ctx, claim);
     cuda_note(cudaFree(p));
@@ -125,7 +129,9 @@ static void device_free(qkv_context *ctx, void *p)
         return;
     list_flush();
     gather_flush();
-    host->unclaim(ctx, drop_claim(p));
+    const memory_claim of = drop_claim(p);
+    host->unclaim(ctx, of.claim);
+    operands_drop(p, of.bytes);
     cuda_note(cudaFree(p));
 }
 

@@ -76,11 +76,12 @@ struct operand {
     bool padded;
 };
 
-static operand operand_of(const qkv_real *x, bool rounded, size_t rows, size_t cols, size_t ldx)
+static operand operand_of(const qkv_real *x, bool rounded, size_t rows, size_t cols, size_t ldx,
+                          uint64_t version)
 {
     operand o = {(const bf16 *)x, ldx, false};
     if (!rounded)
-        o.x = operand_rounded(x, rows, cols, ldx, &o.ld, &o.padded);
+        o.x = operand_rounded(x, rows, cols, ldx, &o.ld, &o.padded, version);
     return o;
 }
 
@@ -118,9 +119,9 @@ extern "C" void cuda_gemm_bf16(const qkv_exec *e, qkv_real *c, const qkv_real *a
     }
     qkv__mark mark = qkv__arena_mark(e->scratch);
     operands_lock();
-    const operand ra = operand_of(a, a_is_bf16, ta ? k : m, ta ? m : k, args->lda);
+    const operand ra = operand_of(a, a_is_bf16, ta ? k : m, ta ? m : k, args->lda, 0);
     const operand rb = operand_of(b, holds_bf16(e, 2), args->tb ? n : k, args->tb ? k : n,
-                                  args->ldb);
+                                  args->ldb, args->b_version);
     blas_product p = {ta, args->tb, args->acc, m, n, k, ra.ld, rb.ld, args->ldc, args->bias};
     fill_up(&p, rb, to_bf16, a_is_bf16);
     if (to_bf16 && args->bias)

@@ -132,6 +132,15 @@ template <typename X, typename Y> struct group_bwd_map {
     }
 };
 
+/* Of more tiles than columns_launch ends, or of no parts. */
+static __global__ void __launch_bounds__(BLOCK) add_parts(columns_out out, const float *partial,
+                                                          size_t parts, size_t C)
+{
+    __shared__ float shared[4 * BLOCK];
+    columns_add_parts<2>(out, partial, parts, C, (size_t)blockIdx.x * COLUMNS_TILE, COLUMNS_TILE,
+                         shared);
+}
+
 template <typename X, typename Y>
 static void normalize_bwd(const qkv_exec *e, X *dx, bool acc, columns_out out,
                           group_slopes<X, Y> slopes)
@@ -149,10 +158,12 @@ static void normalize_bwd(const qkv_exec *e, X *dx, bool acc, columns_out out,
         float *dot = partial + parts * 2 * s.C, *sum = dot + groups;
         group_slope_sums<X, Y> sums = {slopes};
         group_bwd_map<X, Y> map = {slopes, dx, dot, sum, acc, {}, {}};
+        const bool ends = parts && p.tiles <= COLUMNS_BLOCKS; /* the launch makes out, too */
         if (parts)
-            columns_launch(sums, none, partial, p, quads);
-        if (out.y[0] || out.y[1])
-            columns_end(out, partial, parts, 2, s.C);
+            columns_launch(sums, ends ? out : none, partial, p, quads);
+        if (!ends && (out.y[0] || out.y[1]))
+            LAUNCH(add_parts, (unsigned)((s.C + COLUMNS_TILE - 1) / COLUMNS_TILE), BLOCK, 0,
+                   out, partial, parts, s.C);
         if (dx && s.B * s.N > 0) {
             LAUNCH(group_slope_means, group_blocks(s), BLOCK, 0, dot, sum, partial, slopes.weight,
                    s, p.chunks);

@@ -1,12 +1,13 @@
 /* norms_bwd.cu - the backward pass of norms. One pass over memory gives dx and, in the registers of
- * the teams, sums over rows for dweight and dbias; a second kernel adds those of all blocks. */
+ * the teams, sums over rows for dweight and dbias; the last blocks add those of all blocks. */
 #include "kernel/cuda/norms.cuh"
 #include "kernel/cuda/operands.cuh"
 
-/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy; NULL: not wanted. copy: dx in
- * bf16, or NULL. T: of dy. */
+/* dx may be dsum. partial (blocks, 2, C): sums of dy far and of dy, which become out; NULL: not
+ * wanted. copy: dx in bf16, or NULL. T: of dy. */
 template <typename T> struct norm_bwd_job {
     float *dx, *partial;
+    columns_out out;
     const float *s, *mean, *rstd, *weight;
     const T *dy;
     const float *dsum;
@@ -45,6 +46,57 @@ static __device__ void norm_bwd_add_teams(float *partial, const float4 *dweight,
     }
     for (size_t j = threadIdx.x; j < 2 * quads; j += blockDim.x)
         ((float4 *)partial)[j] = sums[j];
+}
+
+enum { NORM_GROUPS = 8 }; /* the blocks whose numbers have one remainder are a group */
+
+/* Blocks of each group that have written their sums, and groups whose sums are added. */
+static __device__ unsigned norm_arrived[NORM_GROUPS + 1];
+
+/* out = the sum over blocks of partial (blocks, 2, C): the last block of a group adds the group's,
+ * in the place of its first, and the last of these adds those. Loops that are not unrolled take no
+ * registers from those over rows. */
+static __device__ __forceinline__ void norm_bwd_add_blocks(columns_out out, float *partial,
+                                                           size_t C)
+{
+    enum { AT_ONCE = 4 };
+    const unsigned blocks = gridDim.x, group = blockIdx.x % NORM_GROUPS;
+    const unsigned groups = blocks < NORM_GROUPS ? blocks : (unsigned)NORM_GROUPS;
+    const size_t quads = C / 2; /* of a block */
+    float4 *sums = (float4 *)partial;
+    if (!block_is_last(&norm_arrived[group], (blocks - group + NORM_GROUPS - 1) / NORM_GROUPS))
+        return;
+#pragma unroll 1
+    for (size_t j = threadIdx.x; j < quads; j += blockDim.x) {
+        float4 sum = make_float4(0, 0, 0, 0), v[AT_ONCE];
+#pragma unroll 1
+        for (size_t i = group; i < blocks; i += AT_ONCE * NORM_GROUPS) {
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                const size_t block = i + (size_t)k * NORM_GROUPS;
+                v[k] = block < blocks ? sums[block * quads + j] : make_float4(0, 0, 0, 0);
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                sum = add4(sum, v[k]);
+        }
+        sums[group * quads + j] = sum;
+    }
+    if (!block_is_last(&norm_arrived[NORM_GROUPS], groups))
+        return;
+#pragma unroll 1
+    for (size_t j = threadIdx.x; j < quads; j += blockDim.x) {
+        float4 sum = sums[j];
+#pragma unroll 1
+        for (unsigned g = 1; g < groups; g++)
+            sum = add4(sum, sums[g * quads + j]);
+        const int s = 4 * j >= C;
+        const size_t c = 4 * j - (s ? C : 0);
+        column_out(out, s, c, sum.x);
+        column_out(out, s, c + 1, sum.y);
+        column_out(out, s, c + 2, sum.z);
+        column_out(out, s, c + 3, sum.w);
+    }
 }
 
 /* d += a row of x, unless x is NULL; all of it is on its way before the first of it is added. */
@@ -140,6 +192,7 @@ static __device__ __forceinline__ void norm_bwd_rows(const norm_bwd_job<T> &a)
             }
         }
     }
+    norm_bwd_add_blocks(a.out, a.partial, a.C);
 }
 
 template <int QUADS, bool WHOLE>
@@ -236,10 +289,9 @@ static void norm_bwd_launch(const norm_bwd_job<bf16> &a, row_teams t, unsigned b
 
 /* copies: a copy of dx is left beside it. */
 template <typename T>
-static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job<T> a, columns_out out, row_teams t,
-                              bool copies)
+static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job<T> a, row_teams t, bool copies)
 {
-    const bool parameters = out.y[0] || out.y[1];
+    const bool parameters = a.out.y[0] || a.out.y[1];
     const unsigned blocks = norm_bwd_blocks(t, a.N);
     const size_t bytes = 2 * a.C * sizeof(float);
     qkv__mark mark = qkv__arena_mark(e->scratch);
@@ -249,32 +301,24 @@ static void norm_bwd_by_teams(const qkv_exec *e, norm_bwd_job<T> a, columns_out 
         norm_bwd_launch(a, t, blocks, t.team > WARP ? 0 : bytes);
         operand_written(a.copy);
     }
-    for (int i = 0; i < 2 && a.partial; i++) {
-        const columns_out one = {{i ? NULL : out.y[0], i ? out.y[1] : NULL},
-                                 {out.acc[0], out.acc[1]}};
-        const cuda_writes before = cuda_writes_now();
-        if (out.y[i])
-            columns_end(one, a.partial, blocks, 2, a.C);
-        cuda_wrote_alone(before, out.y[i], a.C * sizeof(float));
-    }
     qkv__arena_release(e->scratch, mark);
 }
 
 template <typename T>
-static void norm_bwd(const qkv_exec *e, const norm_bwd_job<T> &a, columns_out out, bool copies)
+static void norm_bwd(const qkv_exec *e, const norm_bwd_job<T> &a, bool copies)
 {
     const row_teams t = row_teams_of(a.C);
-    const bool parameters = out.y[0] || out.y[1];
+    const bool parameters = a.out.y[0] || a.out.y[1];
     if (a.C == 0)
         return;
     if (a.N > 0 && norm_bwd_fits(t, &a)) {
         if (a.dx || parameters)
-            norm_bwd_by_teams(e, a, out, t, copies);
+            norm_bwd_by_teams(e, a, t, copies);
         return;
     }
     if (parameters) {
         norm_parameter_sums<T> f = {a.s, a.rms ? NULL : a.mean, a.rstd, a.dy};
-        columns_sums(e, f, out, a.N, a.C, a.C % 4 == 0 && quads_fit(a.s) && quads_fit(a.dy));
+        columns_sums(e, f, a.out, a.N, a.C, a.C % 4 == 0 && quads_fit(a.s) && quads_fit(a.dy));
     }
     if (a.dx && a.N > 0)
         LAUNCH(norm_bwd_plain<T>, row_blocks(a.N), row_threads(a.C), 0, a);
@@ -286,9 +330,10 @@ extern "C" void cuda_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_rea
                               const qkv_real *dy, const qkv_real *dsum,
                               const qkv_k_norm_args *args)
 {
-    const norm_bwd_job<float> a = {dx,   NULL, s,       mean,    rstd,      weight, dy,
-                                   dsum, NULL, args->N, args->C, args->rms, acc};
-    norm_bwd(e, a, {{dweight, dbias}, {acc_weight, acc_bias}}, false);
+    const columns_out out = {{dweight, dbias}, {acc_weight, acc_bias}};
+    const norm_bwd_job<float> a = {dx, NULL, out,  s,       mean,    rstd,      weight,
+                                   dy, dsum, NULL, args->N, args->C, args->rms, acc};
+    norm_bwd(e, a, false);
 }
 
 /* dy may hold bf16. */
@@ -299,12 +344,12 @@ extern "C" void cuda_norm_bwd_bf16(const qkv_exec *e, qkv_real *dx, bool acc, qk
                                    const qkv_real *dsum, const qkv_k_norm_args *args)
 {
     const columns_out out = {{dweight, dbias}, {acc_weight, acc_bias}};
-    const norm_bwd_job<float> a = {dx,   NULL, s,       mean,    rstd,      weight, dy,
-                                   dsum, NULL, args->N, args->C, args->rms, acc};
-    const norm_bwd_job<bf16> b = {dx,   NULL, s,       mean,    rstd,      weight, (const bf16 *)dy,
-                                  dsum, NULL, args->N, args->C, args->rms, acc};
+    const norm_bwd_job<float> a = {dx, NULL, out,  s,       mean,    rstd,      weight,
+                                   dy, dsum, NULL, args->N, args->C, args->rms, acc};
+    const norm_bwd_job<bf16> b = {dx, NULL, out,  s,       mean,    rstd,      weight,
+                                  (const bf16 *)dy, dsum, NULL, args->N, args->C, args->rms, acc};
     if (holds_bf16(e, 7))
-        norm_bwd(e, b, out, true);
+        norm_bwd(e, b, true);
     else
-        norm_bwd(e, a, out, true);
+        norm_bwd(e, a, true);
 }

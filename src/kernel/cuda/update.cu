@@ -1,12 +1,23 @@
 /* update.cu - optimiser updates as torch.optim defines them (single-tensor path). Constants are
  * computed in double on the host and rounded once. */
 #include "kernel/cuda/gather.cuh"
+#include "kernel/cuda/operands.cuh"
+
+/* The body's p becomes another state; its copy for products with it, where there is one. */
+template <typename B>
+static void gather_update(B body, const qkv_k_update_args *args, size_t n, const gather_arrays &a)
+{
+    body.copy = operand_to_update(body.p, n, args->version, args->becomes);
+    gather_elements(body, n, a);
+    operand_updated(body.copy);
+}
 
 struct sgd_body {
     float *p, *s1; /* s1 NULL: no momentum */
     const float *g;
     float lr, wd, scale, mu, mix;
     bool first, nesterov;
+    bf16 *copy; /* of p; NULL: none */
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> x = load<W>(p + i), d = load<W>(g + i), s = {};
@@ -23,6 +34,8 @@ struct sgd_body {
         if (s1)
             store<W>(s1 + i, s);
         store<W>(p + i, x);
+        if (copy)
+            store<W>(copy + i, x);
     }
 };
 
@@ -32,14 +45,16 @@ static void cuda_sgd(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2,
     (void)e, (void)s2, (void)s3;
     const sgd_body body = {p, s1, g, (float)args->lr, (float)args->weight_decay,
                            (float)args->grad_scale, (float)args->momentum,
-                           (float)(1 - args->dampening), args->first, args->nesterov};
-    gather_elements(body, n, {{p, s1}, g});
+                           (float)(1 - args->dampening), args->first, args->nesterov,
+                           NULL};
+    gather_update(body, args, n, {{p, s1}, g});
 }
 
 struct rmsprop_body {
     float *p, *s1, *s2, *s3; /* s2 NULL: no momentum; s3 NULL: not centred */
     const float *g;
     float lr, wd, scale, mu, alpha, mix, eps;
+    bf16 *copy; /* of p; NULL: none */
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> x = load<W>(p + i), d = load<W>(g + i), square = load<W>(s1 + i), m = {}, mean = {};
@@ -62,6 +77,8 @@ struct rmsprop_body {
         if (s3)
             store<W>(s3 + i, mean);
         store<W>(p + i, x);
+        if (copy)
+            store<W>(copy + i, x);
     }
 };
 
@@ -71,8 +88,8 @@ static void cuda_rmsprop(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real 
     (void)e;
     const rmsprop_body body = {p, s1, s2, s3, g, (float)args->lr, (float)args->weight_decay,
                                (float)args->grad_scale, (float)args->momentum, (float)args->alpha,
-                               (float)(1 - args->alpha), (float)args->eps};
-    gather_elements(body, n, {{p, s1, s2, s3}, g});
+                               (float)(1 - args->alpha), (float)args->eps, NULL};
+    gather_update(body, args, n, {{p, s1, s2, s3}, g});
 }
 
 /* keep multiplies p (adamw), wd is of what is added to the gradient (adam). */
@@ -80,6 +97,7 @@ struct adam_body {
     float *p, *m, *v;
     const float *g;
     float keep, wd, scale, eps, mix1, mix2, beta2, root, step;
+    bf16 *copy; /* of p; NULL: none */
     template <int W> __device__ void at(size_t i) const
     {
         pack<W> x = load<W>(p + i), d = load<W>(g + i), a = load<W>(m + i), b = load<W>(v + i);
@@ -92,6 +110,8 @@ struct adam_body {
         store<W>(m + i, a);
         store<W>(v + i, b);
         store<W>(p + i, x);
+        if (copy)
+            store<W>(copy + i, x);
     }
 };
 
@@ -101,8 +121,8 @@ static void adam_step(float *p, float *m, float *v, const float *g, const qkv_k_
     const adam_body body = {p, m, v, g, (float)keep, (float)l2, (float)args->grad_scale,
                             (float)args->eps, (float)(1 - args->beta1), (float)(1 - args->beta2),
                             (float)args->beta2, (float)args->correction2,
-                            (float)(args->lr / args->correction1)};
-    gather_elements(body, n, {{p, m, v}, g});
+                            (float)(args->lr / args->correction1), NULL};
+    gather_update(body, args, n, {{p, m, v}, g});
 }
 
 static void cuda_adam(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2, qkv_real *s3,

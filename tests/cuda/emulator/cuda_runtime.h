@@ -257,20 +257,14 @@ static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSucce
 static inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 static inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 static inline const char *cudaGetErrorString(cudaError_t) { return "emulated error"; }
-static inline cudaError_t cudaMalloc(void **p, size_t bytes)
-{
-    *p = aligned_alloc(256, (bytes + 256) / 256 * 256);
-    if (*p)
-        memset(*p, 0xff, bytes); /* NaNs */
-    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
-}
+cudaError_t cudaMalloc(void **p, size_t bytes); /* full of NaNs */
+cudaError_t cudaFree(void *p);
 enum { cudaHostAllocMapped = 2 };
 static inline cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
     return cudaMalloc(p, bytes);
 }
 static inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-static inline cudaError_t cudaFree(void *p) { return free(p), cudaSuccess; }
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
                                           cudaStream_t)
 {

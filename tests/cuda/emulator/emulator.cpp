@@ -1,7 +1,9 @@
 /* emulator.cpp - runs the blocks of a launch one after another and the threads of a block as
  * coroutines: each runs until a barrier or a warp operation, and goes on when all whom it waits for
  * are there. A wait that cannot end ends the program. */
+#include <atomic>
 #include <cstdio>
+#include <malloc.h>
 #include <mutex>
 #include <sys/mman.h>
 #include <vector>
@@ -249,4 +251,27 @@ unsigned __ballot_sync(unsigned mask, int x)
         result |= (unsigned)(mask >> l & 1 && vote[l]) << l;
     __syncwarp(mask);
     return result;
+}
+
+/* ---- device memory: at most as many bytes as the environment's QKV_EMULATED_BYTES ------------ */
+
+static std::atomic<size_t> bytes_held;
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    static const char *most = getenv("QKV_EMULATED_BYTES");
+    const bool fits = !most || bytes_held + bytes <= strtoull(most, nullptr, 10);
+    *p = fits ? aligned_alloc(256, (bytes + 256) / 256 * 256) : nullptr;
+    if (!*p)
+        return cudaErrorMemoryAllocation;
+    bytes_held += malloc_usable_size(*p);
+    memset(*p, 0xff, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    bytes_held -= malloc_usable_size(p);
+    free(p);
+    return cudaSuccess;
 }
