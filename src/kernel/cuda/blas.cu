@@ -140,6 +140,9 @@ static plan make_plan(const key &k)
     prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, k.align_a);
     prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, k.align_c);
     prefer(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, k.align_c);
+    if (k.out == CUDA_R_16BF) /* parts along k are added up in f32 */
+        prefer(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+               CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     p.serves = cublasLtMatmulAlgoGetHeuristic(handle, p.product, p.a, p.b, p.c, p.c, wish, 1,
                                               &found, &count) == CUBLAS_STATUS_SUCCESS &&
                count > 0;

@@ -175,6 +175,10 @@ static __device__ __forceinline__ void stream_add(float (&sum)[M][4], const char
 #pragma unroll
     for (int i = 0; i < M; i++) {
         const float *row = x.row[i] + c;
+#ifdef QKV_CUDA_EMULATED
+        if (pair)
+            emulated_aligned(row, sizeof(float2));
+#endif
         const float2 u = pair ? *(const float2 *)row
                               : make_float2(c < x.k ? row[0] : 0, c + 1 < x.k ? row[1] : 0);
         for (int q = 0; q < 4; q++) {
@@ -273,7 +277,7 @@ template <bool STAGED, int M>
 static __device__ __forceinline__ stream_x<M> rows_from(const stream_rows &a, size_t first,
                                                         const float *room)
 {
-    stream_x<M> x = {{}, (unsigned)a.k, STAGED ? a.k % 2 == 0 : a.wide && a.ldx % 2 == 0};
+    stream_x<M> x = {{}, (unsigned)a.k, room ? a.k % 2 == 0 : a.wide && a.ldx % 2 == 0};
 #pragma unroll
     for (size_t i = 0; i < M; i++) {
         const size_t row = first + i < a.m ? first + i : a.m - 1;
