@@ -79,9 +79,9 @@ struct list_norm_item : list_item {
     norm_job a;
 };
 
-/* How a product's weights are dealt out, where they come through rings (list_stream.cuh): units, a
- * row in f32 or a group of rows in bf16, to blocks, and each unit's 1 << parts parts to the warps of
- * a block. */
+/* How a product's weights are dealt out that come through rings (list_stream.cuh): units, a row in
+ * f32 or a group of rows in bf16, to blocks, and each unit's 1 << parts parts to the warps of a
+ * block. */
 struct stream_plan {
     unsigned units, unit_bytes, part_bytes, parts;
 };

@@ -1,6 +1,6 @@
-/* list_stream.cuh - a block's part of a product with weights in f32, of one or two rows, or in bf16:
- * the weights come through a ring of shared memory that each warp has, and which is full before the
- * blocks have met. */
+/* list_stream.cuh - a block's part of a product with weights in f32, of one or two rows, or in
+ * bf16: the weights come through a ring of shared memory that each warp has, and which is full
+ * before the blocks have met. */
 #ifndef QKV_KERNEL_CUDA_LIST_STREAM_CUH
 #define QKV_KERNEL_CUDA_LIST_STREAM_CUH
 
@@ -46,8 +46,8 @@ struct warp_ring {
     unsigned parities, slot;
 };
 
-/* The slot gets `bytes`, a multiple of 16, which whoever waits for it finds there. The warp has read
- * what was there. */
+/* The slot gets `bytes`, a multiple of 16, which whoever waits for it finds there. The warp has
+ * read what was there. */
 static __device__ __forceinline__ void ring_ask(const warp_ring &r, unsigned slot, const char *from,
                                                 unsigned bytes)
 {
@@ -94,8 +94,9 @@ static __device__ __forceinline__ void ring_wait(warp_ring &r)
 /* What a warp has of a block's units: `bytes` of each `together`-th from unit `mine` on, which it
  * asks for in this order, `passes` times; count: units of the block. */
 struct stream_weights {
-    const char *first, *unit, *next; /* of its bytes, of those of the unit asked for, from there on */
-    size_t apart;                    /* bytes from one of its units to the next */
+    const char *first;       /* of its bytes in the first of its units */
+    const char *unit, *next; /* of those in the unit asked for, and what is asked for next */
+    size_t apart;            /* bytes from one of its units to the next */
     unsigned bytes, left, i, count, mine, together, passes;
 };
 
