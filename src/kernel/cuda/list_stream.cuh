@@ -4,7 +4,7 @@
 #ifndef QKV_KERNEL_CUDA_LIST_STREAM_CUH
 #define QKV_KERNEL_CUDA_LIST_STREAM_CUH
 
-#include "kernel/cuda/list_norm.cuh"
+#include "kernel/cuda/list_staged.cuh"
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 

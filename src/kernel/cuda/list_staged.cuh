@@ -1,8 +1,8 @@
-/* list_norm.cuh - the rows that a product multiplies, in shared memory: as they are, or their norm,
- * which each block makes for itself. One function serves all products and its loops are not
+/* list_staged.cuh - the rows that a product multiplies, in shared memory: as they are, or their
+ * norm, which each block makes for itself. One function serves all products and its loops are not
  * unrolled, so that its instructions stay in the cache. */
-#ifndef QKV_KERNEL_CUDA_LIST_NORM_CUH
-#define QKV_KERNEL_CUDA_LIST_NORM_CUH
+#ifndef QKV_KERNEL_CUDA_LIST_STAGED_CUH
+#define QKV_KERNEL_CUDA_LIST_STAGED_CUH
 
 #include "kernel/cuda/list_start.cuh"
 
