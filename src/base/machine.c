@@ -48,38 +48,39 @@ double qkv__thread_seconds(void)
     return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-bool qkv__cpu_bf16(void)
-{
+/* Bits that cpuid's leaf of extended features has beside these instruction sets. */
 #if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
-    enum { FEATURES = 7, FURTHER = 1, BF16 = 1 << 5 };
+typedef struct {
     unsigned a, b, c, d;
-    return (qkv__cpu_isa() & QKV_ISA_AVX512) &&
-           __get_cpuid_count(FEATURES, FURTHER, &a, &b, &c, &d) && (a & BF16);
-#else
-    return false;
-#endif
+} feature_words;
+
+static feature_words features(unsigned isa, unsigned further)
+{
+    enum { FEATURES = 7 };
+    feature_words f = {0, 0, 0, 0};
+    if ((qkv__cpu_isa() & isa) &&
+        !__get_cpuid_count(FEATURES, further, &f.a, &f.b, &f.c, &f.d))
+        f = (feature_words){0, 0, 0, 0};
+    return f;
 }
 
-bool qkv__cpu_vnni(void)
-{
-#if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
-    enum { FEATURES = 7, VNNI = 1 << 11 };
-    unsigned a, b, c, d;
-    return (qkv__cpu_isa() & QKV_ISA_AVX512) && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) &&
-           (c & VNNI);
+bool qkv__cpu_bf16(void) { return features(QKV_ISA_AVX512, 1).a & 1u << 5; }
+bool qkv__cpu_vnni(void) { return features(QKV_ISA_AVX512, 0).c & 1u << 11; }
+bool qkv__cpu_avx_vnni(void) { return features(QKV_ISA_AVX2, 1).a & 1u << 4; }
 #else
-    return false;
+bool qkv__cpu_bf16(void) { return false; }
+bool qkv__cpu_vnni(void) { return false; }
+bool qkv__cpu_avx_vnni(void) { return false; }
 #endif
-}
 
 bool qkv__cpu_amx(void)
 {
 #if defined(__x86_64__) && defined(__linux__) && defined(QKV_HAVE_SIMD)
-    enum { FEATURES = 7, BF16 = 1 << 22, TILES = 1 << 24, INT8 = 1 << 25,
-           PARTS = BF16 | TILES | INT8, REQUEST = 0x1023, TILE_DATA = 18 };
-    unsigned a, b, c, d;
-    return qkv__cpu_bf16() && qkv__cpu_vnni() && __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) &&
-           (d & PARTS) == PARTS && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+    enum { BF16 = 1 << 22, TILES = 1 << 24, INT8 = 1 << 25, PARTS = BF16 | TILES | INT8,
+           REQUEST = 0x1023, TILE_DATA = 18 };
+    return qkv__cpu_bf16() && qkv__cpu_vnni() &&
+           (features(QKV_ISA_AVX512, 0).d & PARTS) == PARTS &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 #else
     return false;
 #endif

@@ -288,6 +288,7 @@ qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neo
 /* conv* where Winograd's algorithm serves, over what serves the rest. */
 qkv__fill_fn qkv__kernels_winograd_avx2, qkv__kernels_winograd_avx512, qkv__kernels_winograd_neon;
 qkv__fill_fn qkv__kernels_small_avx2;
+qkv__fill_fn qkv__kernels_small_avxvnni_avx2; /* by AVX_VNNI */
 qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */
 qkv__fill_fn qkv__kernels_small_amx_avx512;  /* small_many */
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */

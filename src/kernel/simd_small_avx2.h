@@ -1,4 +1,5 @@
-/* simd_small_avx2.h - what simd_small.h multiplies bytes with, in AVX2. */
+/* simd_small_avx2.h - what simd_small.h multiplies bytes with, in AVX2; with AVX_VNNI where that is
+ * compiled for. */
 #ifndef QKV_SIMD_SMALL_AVX2_H
 #define QKV_SIMD_SMALL_AVX2_H
 
@@ -6,13 +7,6 @@
 
 #include "kernel/simd.h"
 
-enum { SMALL_OFFSET8 = 0 };
-
-static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
-{
-    vi line = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    return TYPE == QKV_K_INT8 ? _mm256_xor_si256(line, _mm256_set1_epi8(-128)) : line;
-}
 static inline vi small_low(vi line) { return _mm256_and_si256(line, _mm256_set1_epi8(15)); }
 static inline vi small_high(vi line) { return small_low(_mm256_srli_epi16(line, 4)); }
 static inline vi small_four(const int8_t *p)
@@ -20,6 +14,24 @@ static inline vi small_four(const int8_t *p)
     int32_t word;
     memcpy(&word, p, sizeof word);
     return _mm256_set1_epi32(word);
+}
+#ifdef __AVXVNNI__
+enum { SMALL_OFFSET8 = 128, SMALL_ROWS = 4 };
+
+static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
+{
+    (void)TYPE;
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+static inline vi small_dot8(vi acc, vi w, vi x) { return _mm256_dpbusd_avx_epi32(acc, w, x); }
+static inline vi small_dot4(vi acc, vi w, vi x) { return _mm256_dpbusd_avx_epi32(acc, w, x); }
+#else
+enum { SMALL_OFFSET8 = 0, SMALL_ROWS = 2 };
+
+static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
+{
+    vi line = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return TYPE == QKV_K_INT8 ? _mm256_xor_si256(line, _mm256_set1_epi8(-128)) : line;
 }
 static inline vi small_pairs(vi acc, vi pairs)
 {
@@ -33,6 +45,7 @@ static inline vi small_dot4(vi acc, vi w, vi x)
 {
     return small_pairs(acc, _mm256_maddubs_epi16(w, x));
 }
+#endif
 static inline vf small_real(vi x) { return _mm256_cvtepi32_ps(x); }
 static inline vf small_scales(const uint16_t *p)
 {

@@ -6,7 +6,7 @@
 
 #include "kernel/simd.h"
 
-enum { SMALL_OFFSET8 = 128 };
+enum { SMALL_OFFSET8 = 128, SMALL_ROWS = 0 };
 
 static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
 {

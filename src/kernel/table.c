@@ -87,6 +87,8 @@ static void fill_all(void)
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
         if ((usable & QKV_ISA_AVX512) && qkv__cpu_vnni())
             qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */
+        else if ((usable & QKV_ISA_AVX2) && qkv__cpu_avx_vnni())
+            qkv__kernels_small_avxvnni_avx2(k);
         if (usable & QKV__BF16_ANY)
             (usable & QKV__BF16 || !qkv__cpu_amx() ? qkv__kernels_attention_bf16_avx512
                                                    : qkv__kernels_attention_amx_avx512)(k);

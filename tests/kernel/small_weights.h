@@ -21,9 +21,25 @@
 
 enum { GUARD = 64 };
 
-static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512};
+/* The last: AVX2 as on a processor without AVX_VNNI, a bit that no table has. */
+enum { WITHOUT_VNNI = 1 << 30 };
+static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512,
+                                  QKV_ISA_AVX2 | WITHOUT_VNNI};
 static const qkv_k_small_type types[] = {QKV_K_BF16, QKV_K_INT8, QKV_K_INT4};
-enum { TABLES = 3, TYPES = 3, AMX = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX };
+enum { TABLES = 4, TYPES = 3, AMX = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX };
+
+#pragma weak qkv__kernels_small_avx2 /* a build without vector instructions lacks it */
+static inline const qkv_kernels *kernels_of(unsigned table)
+{
+    static qkv_kernels without;
+    const qkv_kernels *k = qkv__kernels(table & ~(unsigned)WITHOUT_VNNI);
+    if ((table & WITHOUT_VNNI) && qkv__kernels_small_avx2 && machine_has(QKV_ISA_AVX2)) {
+        without = *k;
+        qkv__kernels_small_avx2(&without);
+        k = &without;
+    }
+    return k;
+}
 
 /* From the heap, as all that kernels are given: a card cannot see the stack. */
 static inline float *array_of(size_t n)

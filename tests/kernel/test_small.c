@@ -42,7 +42,7 @@ static void check_product(fixture *f, const product_case *c)
     float *y = (float *)(void *)(all + GUARD);
     rounded r = round_of(c->type, w, c->n, c->k, 1);
     qkv_exec e = {.threads = c->threads, .scratch = f->scratch};
-    const qkv_kernels *kernels = qkv__kernels(c->isa);
+    const qkv_kernels *kernels = kernels_of(c->isa);
     (c->many ? kernels->small_many : kernels->small)(&e, y, ldy, x, ldx, &r.w,
                                                      c->bias ? bias : NULL, c->m);
     check_guards(all, bytes);
@@ -145,9 +145,9 @@ static void test_many_rows_same_bits(void **state)
         for (size_t m = 1; m <= M; m += 7) {
             rounded r = round_of(types[s], w, N, K, 2);
             qkv_exec e = {.threads = 2, .scratch = f->scratch};
-            qkv__kernels(AMX)->small_many(&e, all, N, x, K, &r.w, x, m);
+            kernels_of(AMX)->small_many(&e, all, N, x, K, &r.w, x, m);
             for (size_t i = 0; i < m; i++) {
-                qkv__kernels(tables[i % TABLES + (i % TABLES == 0)])->small(&e, y, N, x + i * K, K,
+                kernels_of(tables[i % TABLES + (i % TABLES == 0)])->small(&e, y, N, x + i * K, K,
                                                                            &r.w, x, 1);
                 assert_memory_equal(y, all + i * N, N * sizeof *y);
             }
@@ -174,9 +174,9 @@ static void test_not_a_number(void **state)
                 qkv_exec e = {.threads = 2, .scratch = f->scratch};
                 x[2 * K + 70] = values[v];
                 if (t == TABLES)
-                    qkv__kernels(AMX)->small_many(&e, y, N, x, K, &r.w, NULL, M);
+                    kernels_of(AMX)->small_many(&e, y, N, x, K, &r.w, NULL, M);
                 else
-                    qkv__kernels(tables[t])->small(&e, y, N, x, K, &r.w, NULL, M);
+                    kernels_of(tables[t])->small(&e, y, N, x, K, &r.w, NULL, M);
                 for (size_t i = 0; i < M * N; i++)
                     assert_int_equal(isfinite(y[i]) != 0, i / N != 2);
                 free(x);
@@ -197,7 +197,7 @@ static void test_rows_stand_alone(void **state)
         for (size_t s = 0; s < TYPES && table_wanted(tables[t]); s++) {
             rounded r = round_of(types[s], w, N, K, 2);
             qkv_exec e = {.threads = 3, .scratch = f->scratch};
-            const qkv_kernels *k = qkv__kernels(tables[t]);
+            const qkv_kernels *k = kernels_of(tables[t]);
             k->small(&e, all, N, x, K, &r.w, NULL, M);
             e.threads = 1;
             for (size_t i = 0; i < M; i++) {
@@ -230,7 +230,7 @@ static void test_embedding(void **state)
             if (!table_wanted(tables[t / 2]))
                 continue;
             const size_t with = t % 2;
-            qkv__kernels(tables[t / 2])->embed_small(&e, y, ids, &r.w, 3, with ? positions : NULL,
+            kernels_of(tables[t / 2])->embed_small(&e, y, ids, &r.w, 3, with ? positions : NULL,
                                                     with ? places : NULL, N);
             for (size_t i = 0; i < N * C; i++) {
                 if (i % C == 0)

@@ -138,7 +138,7 @@ static void test_widening(void **state)
         for (size_t k = 1; k < 70; k += 17)
             for (size_t s = 0; s < ISAS; s++)
                 if (machine_has(isa_list[s]) && table_wanted(isa_list[s]))
-                    check_widening(*state, qkv__kernels(isa_list[s]), types[t], k);
+                    check_widening(*state, kernels_of(isa_list[s]), types[t], k);
 }
 
 /* Rows in any order, some twice: bits and scales are those of the row taken, and what fills up the
@@ -158,8 +158,8 @@ static void test_taking_rows(void **state)
                 ids[i] = (int32_t)qkv_rng_below(&f->rng, N);
             qkv_exec e = {.threads = 1 + (int)(round % 3), .scratch = f->scratch};
             const unsigned table = tables[round % TABLES];
-            const unsigned isa = table_wanted(table) ? table : tables[TABLES - 1];
-            qkv__kernels(isa)->take_small(&e, &to.w, &from.w, ids);
+            const unsigned isa = table_wanted(table) ? table : QKV_ISA_AVX2 | QKV_ISA_AVX512;
+            kernels_of(isa)->take_small(&e, &to.w, &from.w, ids);
             for (size_t i = 0; i < n; i++) {
                 float got[130], expected[130];
                 qkv__small_reals(&to.w, i, got);
