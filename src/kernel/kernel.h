@@ -285,8 +285,11 @@ qkv__fill_fn qkv__kernels_ref_small;     /* small, small_many, widen, embed_smal
         qkv__kernels_gemv_##isa, qkv__kernels_packed_##isa, qkv__kernels_pool_##isa,            \
         qkv__kernels_update_##isa, qkv__kernels_widen_##isa
 qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neon);
-/* conv* where Winograd's algorithm serves, over what serves the rest. */
-qkv__fill_fn qkv__kernels_winograd_avx2, qkv__kernels_winograd_avx512, qkv__kernels_winograd_neon;
+/* conv* where Winograd's algorithm serves, and gemm where ours does, over what serves the rest. */
+#define QKV__SIMD_OVER(isa) qkv__kernels_winograd_##isa, qkv__kernels_gemm_##isa
+qkv__fill_fn QKV__SIMD_OVER(avx2), QKV__SIMD_OVER(avx512), QKV__SIMD_OVER(neon);
+/* gemm of any shape, m, n and k above 0. */
+qkv_k_gemm_fn qkv__own_gemm_avx2, qkv__own_gemm_avx512, qkv__own_gemm_neon;
 qkv__fill_fn qkv__kernels_small_avx2;
 qkv__fill_fn qkv__kernels_small_avxvnni_avx2; /* by AVX_VNNI */
 qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */

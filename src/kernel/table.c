@@ -24,15 +24,15 @@ static qkv__fill_fn *const reference[] = {
 static const struct {
     unsigned isa;
     qkv__fill_fn *files[16]; /* NULL ends them */
-    qkv__fill_fn *winograd;  /* over what the library has, of the last set alone */
+    qkv__fill_fn *over[3];   /* the same, over what the library has, of the last set alone */
 } sets[] = {
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
-    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}, qkv__kernels_winograd_avx2},
-    {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}, qkv__kernels_winograd_avx512},
+    {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}, {QKV__SIMD_OVER(avx2)}},
+    {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}, {QKV__SIMD_OVER(avx512)}},
 #elif defined(QKV_HAVE_SIMD)
-    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}, qkv__kernels_winograd_neon},
+    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}, {QKV__SIMD_OVER(neon)}},
 #endif
-    {QKV_ISA_REFERENCE, {NULL}, NULL},
+    {QKV_ISA_REFERENCE, {NULL}, {NULL}},
 };
 
 static void table_fill(qkv_kernels *k, qkv__fill_fn *const *files)
@@ -50,9 +50,8 @@ static void fill_meta(unsigned isa, unsigned usable)
         k->attention = tables[isa].attention;
         k->attention_bwd = tables[isa].attention_bwd;
         k->attention_stored = tables[isa].attention_stored;
-    }
-    if (usable & QKV__BF16_ANY)
         k->gemm = tables[isa].gemm;
+    }
 }
 
 /* A fill function is itself compiled for its instruction set, so it runs only on a machine
@@ -71,19 +70,19 @@ static void fill_all(void)
             fill_meta(isa, usable);
             continue;
         }
-        qkv__fill_fn *winograd = NULL;
+        qkv__fill_fn *const *over = NULL;
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
             if (!(usable & sets[i].isa))
                 continue;
             table_fill(k, sets[i].files);
-            winograd = sets[i].winograd;
+            over = sets[i].over;
         }
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
         qkv__kernels_dnnl_conv(k, NULL);
 #endif
-        if (winograd)
-            winograd(k);
+        if (over)
+            table_fill(k, over);
 #if defined(QKV_HAVE_SIMD) && defined(__x86_64__)
         if ((usable & QKV_ISA_AVX512) && qkv__cpu_vnni())
             qkv__kernels_small_vnni_avx512(k); /* without: what AVX2 has */

@@ -27,8 +27,23 @@ static const unsigned all_tables[] = {QKV_ISA_LIST(ISA_BITS)
                                       QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16,
                                       QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_AMX,
                                       QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16_LIBRARY};
-static unsigned tables[sizeof all_tables / sizeof *all_tables]; /* those that this machine has */
-static size_t table_count;
+/* Our own product of every shape, which tables have where it is the fastest: a bit that no table
+ * has, beside its instruction set. A build without vector instructions lacks them. */
+enum { OWN = 1 << 30 };
+#pragma weak qkv__own_gemm_avx2
+#pragma weak qkv__own_gemm_avx512
+#pragma weak qkv__own_gemm_neon
+static const struct {
+    unsigned isa;
+    qkv_k_gemm_fn *fn;
+} own_gemm[] = {{QKV_ISA_AVX2, qkv__own_gemm_avx2},
+                {QKV_ISA_AVX2 | QKV_ISA_AVX512, qkv__own_gemm_avx512},
+                {QKV_ISA_NEON, qkv__own_gemm_neon}};
+enum { OWN_COUNT = sizeof own_gemm / sizeof *own_gemm };
+
+/* Those that this machine has; own ones last, after table_count. */
+static unsigned tables[sizeof all_tables / sizeof *all_tables + OWN_COUNT];
+static size_t table_count, gemm_count;
 static const int teams[] = {1, 2, 3};
 static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
 
@@ -45,7 +60,19 @@ static int gemm_setup(void **state)
             tables[table_count++] = all_tables[t];
         }
     }
+    gemm_count = table_count;
+    for (size_t t = 0; t < OWN_COUNT && !widest_alone(); t++)
+        if (own_gemm[t].fn && machine_has(own_gemm[t].isa))
+            tables[gemm_count++] = own_gemm[t].isa | OWN;
     return failed;
+}
+
+static qkv_k_gemm_fn *gemm_of(unsigned table, const qkv_k_gemm_args *g)
+{
+    for (size_t t = 0; t < OWN_COUNT && g->k; t++)
+        if (table == (own_gemm[t].isa | OWN))
+            return own_gemm[t].fn;
+    return qkv__kernels(table & ~(unsigned)OWN)->gemm;
 }
 
 static float *nan_array(size_t n)
@@ -115,7 +142,7 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     memcpy(c, before, size * sizeof *c);
 
     qkv_exec e = {.threads = threads, .scratch = f->scratch};
-    qkv__kernels(isa)->gemm(&e, c + GUARD, a, b, &g);
+    gemm_of(isa, &g)(&e, c + GUARD, a, b, &g);
     round_operands(a, rows_a * g.lda, isa, &g);
     round_operands(b, rows_b * g.ldb, isa, &g);
 
@@ -167,7 +194,7 @@ static size_t awkward_size(fixture *f)
 static void test_awkward_shapes(void **state)
 {
     fixture *f = *state;
-    for (size_t t = 0; t < table_count; t++) {
+    for (size_t t = 0; t < gemm_count; t++) {
         for (unsigned i = 0; i < 32 * 4; i++) {
             check_variant(f, tables[t], teams[i % 3], awkward_size(f), awkward_size(f),
                           awkward_size(f), i % 32, 0);
@@ -180,10 +207,10 @@ static void test_big_shapes(void **state)
 {
     static const size_t shapes[][3] = {
         {1031, 130, 67}, {66, 3001, 130}, {70, 129, 3072}, {257, 768, 3072}, {1024, 128, 512},
-        {512, 1543, 384}, {9, 4099, 515}, {1, 1000, 1000}, {300, 1, 700}, {768, 300, 1},
+        {512, 1543, 384}, {9, 4099, 515}, {1, 1000, 1000}, {300, 1, 700}, {768, 300, 1}, {1000, 70, 384},
     };
     fixture *f = *state;
-    for (size_t t = 0; t < table_count; t++) {
+    for (size_t t = 0; t < gemm_count; t++) {
         unsigned step = tables[t] == QKV_ISA_REFERENCE ? 16 : widest_alone() ? 11 : 3;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             for (unsigned bits = 0; bits < 32; bits++) {
@@ -197,13 +224,14 @@ static void test_big_shapes(void **state)
     }
 }
 
-/* Operands of more numbers than AMX lays out at a time: such products are cut, across k, m or n. */
+/* Operands of more numbers than AMX and our own product lay out at a time: such products are cut,
+ * across k, m or n. */
 static void test_cut(void **state)
 {
     static const size_t shapes[][3] = {{40, 41, 230001}, {230001, 40, 81}, {39, 230001, 80}};
     fixture *f = *state;
-    for (size_t t = 0; t < table_count; t++)
-        for (size_t s = 0; tables[t] & QKV__BF16_AMX && s < sizeof shapes / sizeof *shapes; s++)
+    for (size_t t = 0; t < gemm_count; t++)
+        for (size_t s = 0; tables[t] & (QKV__BF16_AMX | OWN) && s < sizeof shapes / sizeof *shapes; s++)
             for (unsigned bits = (unsigned)s; bits < 32; bits += 5)
                 check_variant(f, tables[t], teams[bits % 3], shapes[s][0], shapes[s][1],
                               shapes[s][2], bits, 400);
@@ -212,7 +240,7 @@ static void test_cut(void **state)
 static void test_empty_sum(void **state)
 {
     fixture *f = *state;
-    for (size_t t = 0; t < table_count; t++) {
+    for (size_t t = 0; t < gemm_count; t++) {
         for (unsigned bits = 0; bits < 32; bits++) {
             check_variant(f, tables[t], 2, 5, 7, 0, bits, 0);
         }
@@ -230,13 +258,13 @@ static void test_repeats(void **state)
         qkv_k_gemm_args g = {.ta = bits & 1, .tb = bits & 2, .m = M, .n = N, .k = K, .ldc = N};
         g.lda = g.ta ? M : K;
         g.ldb = g.tb ? K : N;
-        for (size_t t = 0; t < table_count; t++) {
-            const qkv_kernels *kernels = qkv__kernels(tables[t]);
+        for (size_t t = 0; t < gemm_count; t++) {
+            qkv_k_gemm_fn *gemm = gemm_of(tables[t], &g);
             qkv_exec e = {.threads = 2, .scratch = f->scratch};
-            kernels->gemm(&e, c, a, b, &g);
+            gemm(&e, c, a, b, &g);
             memmove(a + 1, a, M * K * sizeof *a);
             memmove(b + 3, b, N * K * sizeof *b);
-            kernels->gemm(&e, again, a + 1, b + 3, &g);
+            gemm(&e, again, a + 1, b + 3, &g);
             assert_memory_equal(c, again, M * N * sizeof *c);
             memmove(a, a + 1, M * K * sizeof *a);
             memmove(b, b + 3, N * K * sizeof *b);
