@@ -105,8 +105,9 @@ static void gemm_blocks(const job *t, float *tiles, size_t i0, size_t i1, size_t
     const qkv_k_gemm_args *s = t->args;
     size_t rows = packed_rows(i1 - i0, t->depth);
     packed_block b = {.w = t->panel, .bias = s->bias && p + depth == s->k ? s->bias + j : NULL,
-                      .ldy = s->ldc, .ldx = s->ta ? gemm_tile(depth) : s->lda, .n = n, .depth = depth,
-                      .run = depth * QKV_K_PACKED, .turned = s->ta, .add = s->acc || p > 0};
+                      .ldy = s->ldc, .ldx = s->ta ? gemm_tile(depth) : s->lda, .n = n,
+                      .depth = depth, .run = depth * QKV_K_PACKED, .turned = s->ta,
+                      .add = s->acc || p > 0};
     for (; i0 < i1; i0 += rows) {
         b.m = at_most(i1 - i0, rows);
         b.y = t->c + i0 * s->ldc + j;

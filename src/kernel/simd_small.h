@@ -109,7 +109,7 @@ static void small_round_rows(const qkv_exec *e, const job *t)
 /* ---- tiles --------------------------------------------------------------------------------- */
 
 /* Rows i .. i+M-1 of x and groups g + r apart, r < R: their block b. M, R and TYPE are constants
- * wherever these are inlined. (gcc copies every sum twice a line in a loop that is not unrolled.) */
+ * wherever these are inlined. In a loop that is not unrolled gcc copies every sum twice a line. */
 QKV_INLINE void small_block(const job *t, vi acc[MR][NV], const unsigned char *const *line,
                             const small_fetch *f, size_t b, const int8_t *q,
                             const qkv_k_small_type TYPE, const size_t M, const size_t R)
