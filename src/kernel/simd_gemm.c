@@ -140,8 +140,8 @@ static void gemm_meet_panel(const job *t, size_t j, size_t n, size_t p, size_t d
 static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
 
 /* oneDNN's sgemm reads columns of a turned a that lie 2 KB or a multiple of it apart, which share
- * sets of the caches: 2,048 x 512 of 4,096 rows came to 56 % of what the processor can multiply,
- * here to 86. And many rows of c with a short k: 82 and 88 (family 6 model 207, two threads). */
+ * sets of the caches: 2,048 x 512 of 4,096 rows took 1.3 times as long as here. And many rows of
+ * c with a short k, 1.1 times (bench/products_kernel.c; family 6 model 207, two threads). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
 #if defined(QKV_HAVE_DNNL) && !defined(QKV_SIMD_neon)
