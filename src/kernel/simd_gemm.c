@@ -106,7 +106,7 @@ static void gemm_blocks(const job *t, float *tiles, size_t i0, size_t i1, size_t
     size_t rows = packed_rows(i1 - i0, t->depth);
     packed_block b = {.w = t->panel, .bias = s->bias && p + depth == s->k ? s->bias + j : NULL,
                       .ldy = s->ldc, .ldx = s->ta ? gemm_tile(depth) : s->lda, .n = n,
-                      .depth = depth, .run = depth * QKV_K_PACKED, .turned = s->ta,
+                      .depth = depth, .run = depth * QKV_K_PACKED,
                       .add = s->acc || p > 0};
     for (; i0 < i1; i0 += rows) {
         b.m = at_most(i1 - i0, rows);
@@ -144,11 +144,13 @@ static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
  * c with a short k, 1.1 times (bench/products_kernel.c; family 6 model 207, two threads). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
+    if (!s->m || !s->n || !s->k)
+        return false;
 #if defined(QKV_HAVE_DNNL) && !defined(QKV_SIMD_neon)
     enum { SAME_SETS = 512, WIDE = 1024, MANY = 8192, SHORT = 512 };
     return s->ta ? s->lda % SAME_SETS == 0 && s->lda > WIDE : s->m >= MANY && s->k <= SHORT;
 #else
-    return s->m && s->n && s->k;
+    return true;
 #endif
 }
 
@@ -170,7 +172,7 @@ void QKV_SIMD(qkv__own_gemm)(const qkv_exec *e, float *c, const float *a, const 
     qkv__mark mark = qkv__arena_mark(e->scratch);
     t.panel = qkv__arena_alloc(e->scratch,
                                (columns * depth + t.team * t.room) * sizeof *t.panel);
-    t.tiles = t.panel + columns * depth;
+    t.tiles = t.panel ? t.panel + columns * depth : NULL;
     if (!t.panel && !e->meta)
         rest(e, c, a, b, args);
     for (size_t j = 0; j < n && t.panel && !e->meta; j += columns)

@@ -24,7 +24,7 @@ static void simd_packed_piece(const job *t, size_t i0, size_t i1, size_t g0, siz
             const packed_block b = {t->y + i0 * t->ldy, t->x + i0 * t->ldx + p,
                                     t->w + p * QKV_K_PACKED, p + now == t->k ? t->bias : NULL,
                                     t->ldy, t->ldx, at_most(i1 - i0, rows), t->n, now,
-                                    t->k * QKV_K_PACKED, false, p > 0};
+                                    t->k * QKV_K_PACKED, p > 0};
             packed_groups(&b, g0, g1, false);
         }
 }

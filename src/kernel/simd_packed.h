@@ -29,7 +29,7 @@ typedef struct {
     float *y;
     const float *x, *w, *bias;
     size_t ldy, ldx, m, n, depth, run;
-    bool turned, add;
+    bool add;
 } packed_block;
 
 /* For each number of k so many numbers of w are fetched, from `from` on. */

@@ -243,6 +243,7 @@ static void test_empty_sum(void **state)
     for (size_t t = 0; t < gemm_count; t++) {
         for (unsigned bits = 0; bits < 32; bits++) {
             check_variant(f, tables[t], 2, 5, 7, 0, bits, 0);
+            check_variant(f, tables[t], 2, 8192, 1, 0, bits, 0);
         }
     }
 }
