@@ -69,6 +69,20 @@ static inline vf vf_exp(vf x)
     return vf_scale2(p, n, x);
 }
 
+/* 2^x for x up to 126, 0 below -126; relative error below 1e-7. */
+static inline vf vf_exp2(vf x)
+{
+    vf n = vf_round(x), r = x - n;
+    vf p = vf_set1(1.5353362e-4f);
+    p = vf_fma(p, r, vf_set1(1.33988739e-3f));
+    p = vf_fma(p, r, vf_set1(9.61843692e-3f));
+    p = vf_fma(p, r, vf_set1(5.55033237e-2f));
+    p = vf_fma(p, r, vf_set1(2.40226477e-1f));
+    p = vf_fma(p, r, vf_set1(6.93147182e-1f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+    return vf_scale2_near(p, n, x);
+}
+
 /* qkv__philox with one counter in every lane; c holds the counters, then the words. */
 static inline void vi_philox(vi c[4], uint32_t key0, uint32_t key1)
 {

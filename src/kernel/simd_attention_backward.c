@@ -53,11 +53,11 @@ static void gradients_of_tile(const room *m, const block *x, const backward_pass
                               size_t nk)
 {
     const attention_args *a = g->a;
-    size_t key = a->k_begin[x->b] + j0;
-    tile_product(m->rev.weights, x, g->k + key * a->k_row + x->kv * a->k_head, a->k_row, m->q,
-                 a->D, j0, nk);
-    tile_product(m->rev.ds, x, g->v + key * a->v_row + x->kv * a->v_head, a->v_row, m->dout,
-                 a->Dv, j0, nk);
+    const float *k = g->k + a->k_begin[x->b] * a->k_row + x->kv * a->k_head;
+    const float *v = g->v + a->k_begin[x->b] * a->v_row + x->kv * a->v_head;
+    next_keys next = next_of(a, k, v, j0 + nk, x->keys, 2);
+    tile_product(m->rev.weights, x, k + j0 * a->k_row, a->k_row, m->q, a->D, j0, nk, &next);
+    tile_product(m->rev.ds, x, v + j0 * a->v_row, a->v_row, m->dout, a->Dv, j0, nk, &next);
     tile_gradients(&m->rev, x, j0, nk);
 }
 

@@ -20,13 +20,13 @@ typedef struct {
 
 static size_t simd_attention_bf16_room_size(const attention_args *a)
 {
-    return running_size(a) + TQ * padded(a->D) + units_of(a->Dv, UNIT) * UNIT * TQ +
+    return running_size(a, 1) + TQ * padded(a->D) + units_of(a->Dv, UNIT) * UNIT * TQ +
            tiles_size(TQ, a->D) + tiles_size(TQ, TK);
 }
 
 static room simd_attention_bf16_room_at(float *p, const attention_args *a)
 {
-    room r = { .run = running_at(p, a), .rows = p + running_size(a) };
+    room r = { .run = running_at(p, a, 0), .rows = p + running_size(a, 1) };
     r.out = r.rows + TQ * padded(a->D);
     r.q = (void *)(r.out + units_of(a->Dv, UNIT) * UNIT * TQ);
     r.room = r.q + tiles_size(TQ, a->D);
@@ -75,6 +75,13 @@ static void block_forward_bf16(const forward_pass *f, const block *x, float *mem
                       scale, false);
 }
 
+static void group_forward_bf16(const forward_pass *f, const block *x, size_t blocks, float *memory)
+{
+    for (size_t g = 0; g < blocks; g++) {
+        block_forward_bf16(f, x + g, memory);
+    }
+}
+
 /* ---- the tables' functions ----------------------------------------------------------------- */
 
 /* Whether products are large enough for tiles. */
@@ -96,8 +103,8 @@ static void forward_by(const engine *by, const qkv_exec *e, float *out, float *l
     if (!worth_tiles(a)) {
         attention_f32(e, out, lse, q, k, v, a);
     } else if (key_tiles_make(&t, e, a, k, v, true)) {
-        forward_pass f = { a, out, lse, q, k, v, &t };
-        attention_forward(e, &f, simd_attention_bf16_room_size(a), block_forward_bf16);
+        forward_pass f = { a, out, lse, q, k, v, &t, 1 };
+        attention_forward(e, &f, simd_attention_bf16_room_size(a), group_forward_bf16);
     }
     qkv__arena_release(e->scratch, mark);
 }

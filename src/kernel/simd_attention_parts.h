@@ -15,12 +15,16 @@
 
 enum {
     TQ = ACROSS,  /* queries a block */
+    GROUP = 4,    /* blocks a task of the forward pass, at most */
     TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
     FEW = QKV_K_FEW /* queries a sequence, at most, for the path that packs nothing */
 };
 
 typedef qkv_k_attention_args attention_args;
 typedef qkv_k_attention_bwd_args attention_bwd_args;
+
+/* exp(x) is 2^(x log2 e), which has fewer steps. */
+#define LOG2_E 1.4426950408889634
 
 /* n up to a multiple of the vector */
 static inline size_t padded(size_t n) { return (n + VF - 1) / VF * VF; }
@@ -78,11 +82,44 @@ void pack_rows(float *y, const float *x, size_t ldx, size_t rows, size_t cols, f
 void unpack_rows(float *y, size_t ldy, const float *x, size_t width, size_t rows, size_t n,
                  float scale, bool acc);
 
+/* Keys and values that the next tile begins with: they are fetched into the second cache, some at a
+ * time, between the products of this one. No processor foresees rows so far apart. */
+typedef struct {
+    const float *k, *v;
+    size_t keys, step; /* left; at a time */
+} next_keys;
+
+/* Up to TK of the keys from j0 on and before `end`, in so many calls of tile_product. k and v point
+ * at key 0 of a head. */
+static inline next_keys next_of(const attention_args *a, const float *k, const float *v, size_t j0,
+                                size_t end, size_t calls)
+{
+    const size_t turns = TK / MR * calls;
+    return (next_keys){ k + j0 * a->k_row, v + j0 * a->v_row, at_most(end - j0, TK),
+                        (TK + turns - 1) / turns };
+}
+
+static inline void next_fetch(next_keys *next, const attention_args *a)
+{
+    enum { LINE = 16, SECOND = 2 }; /* floats; __builtin_prefetch's second cache */
+    for (size_t end = next->keys - at_most(next->keys, next->step); next->keys > end;) {
+        for (size_t c = 0; c < a->D; c += LINE) {
+            __builtin_prefetch(next->k + c, 0, SECOND);
+        }
+        for (size_t c = 0; c < a->Dv; c += LINE) {
+            __builtin_prefetch(next->v + c, 0, SECOND);
+        }
+        next->k += a->k_row;
+        next->v += a->v_row;
+        next->keys--;
+    }
+}
+
 /* tile = k q^T for the keys j0 .. j0+nk-1, without the blocks nobody sees. k points at key j0;
- * q is packed transposed (n, TQ). */
+ * q is packed transposed (n, TQ). next: NULL, or what is fetched meanwhile. */
 #define tile_product QKV_SIMD(qkv__attention_tile_product)
 void tile_product(float *tile, const block *x, const float *k, size_t k_row, const float *q,
-                  size_t n, size_t j0, size_t nk);
+                  size_t n, size_t j0, size_t nk, next_keys *next);
 /* Completes a tile of scores: adds the bias; -INFINITY where a key lies before the window. */
 #define tile_complete QKV_SIMD(qkv__attention_tile_complete)
 void tile_complete(float *tile, const block *x, size_t j0, size_t nk);
@@ -113,14 +150,16 @@ static inline lane_keys lanes_of(const block *x, size_t i, size_t j0, size_t nk)
 typedef struct {
     float *tile;              /* (TK, TQ): scores, then weights */
     float *keep;              /* (TK, TQ); NULL without dropout */
-    float *max, *sum, *alpha; /* (TQ): so far; what earlier sums are worth now */
+    float *max, *sum;         /* (TQ): so far; max of scores times log2 e */
+    float *alpha;             /* (TQ): what earlier sums are worth now */
 } running;
 
 #define running_size QKV_SIMD(qkv__attention_running_size)
-size_t running_size(const attention_args *a);
-/* In memory of that many floats, before the first key. */
+size_t running_size(const attention_args *a, size_t group);
+/* In memory of that many floats, of block g of a group, before the first key. The blocks share a
+ * tile. */
 #define running_at QKV_SIMD(qkv__attention_running_at)
-running running_at(float *p, const attention_args *a);
+running running_at(float *p, const attention_args *a, size_t g);
 /* Scores become exp(score + bias - max) times what dropout keeps, hidden ones 0; max, sum and
  * alpha move on. */
 #define tile_weights QKV_SIMD(qkv__attention_tile_weights)
@@ -134,7 +173,8 @@ typedef struct {
     float *weights;      /* (TK, TQ): scores, then weights after dropout */
     float *ds;           /* (TK, TQ): gradient of the weights, then of the scores */
     float *keep;         /* (TK, TQ); NULL without dropout */
-    float *lse, *delta;  /* (TQ): +inf where nothing is seen; sum of dout out */
+    float *lse;          /* (TQ): log-sum-exp times log2 e; +inf where nothing is seen */
+    float *delta;        /* (TQ): sum of dout out */
 } reversed;
 
 /* A backward pass: what all tasks read, and where results go. */
@@ -155,14 +195,15 @@ typedef struct {
     float *out, *lse;
     const float *q, *k, *v;
     const void *more; /* of the path */
+    size_t group;     /* blocks a task, up to GROUP */
 } forward_pass;
 
-/* One block, with one thread's memory. */
-typedef void forward_block_fn(const forward_pass *f, const block *x, float *room);
+/* Blocks of queries of one (sequence, head) that follow each other, with one thread's memory. */
+typedef void forward_group_fn(const forward_pass *f, const block *x, size_t blocks, float *room);
 /* room: floats a thread. */
 #define attention_forward QKV_SIMD(qkv__attention_forward)
 void attention_forward(const qkv_exec *e, const forward_pass *f, size_t room,
-                       forward_block_fn *run);
+                       forward_group_fn *run);
 
 /* Adds to dk and dv, sums over the queries of a task. */
 typedef void backward_block_fn(const backward_pass *g, const block *x, float *room, float *dk,

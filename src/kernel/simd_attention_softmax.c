@@ -68,17 +68,18 @@ void tile_dropout(float *keep, const block *x, size_t j0, size_t nk)
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-size_t running_size(const attention_args *a)
+size_t running_size(const attention_args *a, size_t group)
 {
-    return (a->dropout.p > 0 ? 2 : 1) * TK * TQ + 3 * TQ;
+    return (a->dropout.p > 0 ? 2 : 1) * TK * TQ + group * 3 * TQ;
 }
 
-running running_at(float *p, const attention_args *a)
+running running_at(float *p, const attention_args *a, size_t g)
 {
-    running m = { .tile = p, .max = p + TK * TQ };
+    bool dropout = a->dropout.p > 0;
+    running m = { .tile = p, .keep = dropout ? p + TK * TQ : NULL };
+    m.max = p + (dropout ? 2 : 1) * TK * TQ + g * 3 * TQ;
     m.sum = m.max + TQ;
     m.alpha = m.sum + TQ;
-    m.keep = a->dropout.p > 0 ? m.alpha + TQ : NULL;
     for (size_t i = 0; i < TQ; i++) {
         m.max[i] = -INFINITY;
         m.sum[i] = 0;
@@ -90,10 +91,11 @@ running running_at(float *p, const attention_args *a)
  * are worth now) move on. */
 static void tile_softmax(const running *m, const block *x, size_t j0, size_t nk)
 {
+    const vf unit = vf_set1((float)LOG2_E);
     for (size_t i = 0; i < x->rows; i += VF) {
         lane_keys see = lanes_of(x, i, j0, nk);
         float *tile = m->tile + i;
-        vf old = vf_load(m->max + i), max = old, sum = vf_zero(), hidden = vf_set1(-INFINITY);
+        vf old = vf_load(m->max + i), sum = vf_zero(), hidden = vf_set1(-INFINITY), max = hidden;
         for (size_t j = 0; j < see.full; j++) {
             max = vf_max(vf_load(tile + j * TQ), max);
         }
@@ -102,16 +104,17 @@ static void tile_softmax(const running *m, const block *x, size_t j0, size_t nk)
             vf_store(tile + j * TQ, s);
             max = vf_max(s, max);
         }
+        max = vf_max(max * unit, old);
         vf base = vf_select(vf_lt(hidden, max), max, vf_zero()); /* all hidden so far: any */
         for (size_t j = 0; j < see.part; j++) {
-            vf p = vf_exp(vf_load(tile + j * TQ) - base);
+            vf p = vf_exp2(vf_fma(vf_load(tile + j * TQ), unit, -base));
             vf_store(tile + j * TQ, p);
             sum = sum + p;
         }
         for (size_t j = see.part; j < nk; j++) {
             vf_store(tile + j * TQ, vf_zero());
         }
-        vf alpha = vf_exp(old - base);
+        vf alpha = vf_exp2(old - base);
         vf_store(m->alpha + i, alpha);
         vf_store(m->max + i, max);
         vf_store(m->sum + i, vf_fma(vf_load(m->sum + i), alpha, sum));
@@ -146,7 +149,8 @@ void running_end(const running *m, const block *x, float *scale, float *lse)
         scale[i] = blind ? 0 : 1 / m->sum[i];
         if (i < x->rows) {
             size_t row = a->q_begin[x->b] + x->i0 + i;
-            lse[row * a->H + x->h] = blind ? -INFINITY : m->max[i] + logf(m->sum[i]);
+            double log_sum = m->max[i] / LOG2_E + log(m->sum[i]);
+            lse[row * a->H + x->h] = blind ? -INFINITY : (float)log_sum;
         }
     }
 }
@@ -182,7 +186,7 @@ reversed reversed_at(float *p, const backward_pass *g, const block *x)
     m.keep = a->dropout.p > 0 ? m.delta + TQ : NULL;
     for (size_t i = 0; i < TQ; i++) {
         float lse = i < x->rows ? g->lse[(row + i) * a->H + x->h] : INFINITY;
-        m.lse[i] = lse == -INFINITY ? INFINITY : lse;
+        m.lse[i] = lse == -INFINITY ? INFINITY : (float)(lse * LOG2_E);
         m.delta[i] = 0;
         if (i < x->rows) {
             m.delta[i] = simd_attention_softmax_dot(dout + i * g->w->do_row, out + i * a->o_row,
@@ -201,7 +205,7 @@ lanes_gradient(const reversed *m, size_t i, size_t begin, size_t end, vf limit, 
     vf lse = vf_load(m->lse + i), delta = vf_load(m->delta + i);
     for (size_t j = begin; j < end; j++) {
         float *weight = m->weights + j * TQ + i, *ds = m->ds + j * TQ + i;
-        vf p = vf_exp(vf_load(weight) - lse), dp = vf_load(ds);
+        vf p = vf_exp2(vf_fma(vf_load(weight), vf_set1((float)LOG2_E), -lse)), dp = vf_load(ds);
         if (masked) {
             p = vf_select(vf_lt(vf_set1((float)j), limit), p, vf_zero());
         }

@@ -72,10 +72,13 @@ void unpack_rows(float *y, size_t ldy, const float *x, size_t width, size_t rows
 }
 
 void tile_product(float *tile, const block *x, const float *k, size_t k_row, const float *q,
-                  size_t n, size_t j0, size_t nk)
+                  size_t n, size_t j0, size_t nk, next_keys *next)
 {
     size_t end = padded(x->rows);
     for (size_t j = 0; j < nk; j += MR) {
+        if (next) {
+            next_fetch(next, x->a);
+        }
         size_t begin = first_query(x, j0 + j) / VF * VF;
         if (begin < end) {
             product_rows(tile + j * TQ + begin, TQ, k + j * k_row, k_row, q + begin, TQ,

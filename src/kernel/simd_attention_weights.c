@@ -99,7 +99,7 @@ static void block_weights(weights_room *m, const block *x, float *weights, const
     }
     for (size_t j0 = x->first; j0 < x->keys; j0 += TK) {
         size_t nk = at_most(x->keys - j0, TK);
-        tile_product(m->tile, x, k + j0 * a->k_row, a->k_row, m->q, a->D, j0, nk);
+        tile_product(m->tile, x, k + j0 * a->k_row, a->k_row, m->q, a->D, j0, nk, NULL);
         tile_complete(m->tile, x, j0, nk);
         tile_exponentials(m, x, j0, nk);
         tile_store(weights, S, m, x, j0, nk);

@@ -70,6 +70,13 @@ static inline vf vf_scale2(vf p, vf n, vf x)
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(e, half), bias), 23));
     return _mm256_andnot_ps(vf_lt(x, vf_set1(-87.336544f)), p * a * b);
 }
+/* p 2^n for n of -126 .. 126, 0 where x < -126. */
+static inline vf vf_scale2_near(vf p, vf n, vf x)
+{
+    __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    vf y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
+    return _mm256_andnot_ps(vf_lt(x, vf_set1(-126.0f)), y);
+}
 
 /* 32-bit words, unsigned. */
 static inline vi vi_set1(uint32_t x) { return _mm256_set1_epi32((int)x); }

@@ -57,6 +57,11 @@ static inline vf vf_scale2(vf p, vf n, vf x)
     vm above = _mm512_cmp_ps_mask(x, vf_set1(-87.336544f), _CMP_NLT_UQ);
     return _mm512_maskz_scalef_ps(above, p, n);
 }
+/* p 2^n for n of -126 .. 126, 0 where x < -126. */
+static inline vf vf_scale2_near(vf p, vf n, vf x)
+{
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, vf_set1(-126.0f), _CMP_NLT_UQ), p, n);
+}
 
 /* 32-bit words, unsigned. */
 static inline vi vi_set1(uint32_t x) { return _mm512_set1_epi32((int)x); }

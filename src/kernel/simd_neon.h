@@ -79,6 +79,13 @@ static inline vf vf_scale2(vf p, vf n, vf x)
     vf b = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vsubq_s32(e, half), bias), 23));
     return vf_select(vf_lt(x, vf_set1(-87.336544f)), vf_zero(), p * a * b);
 }
+/* p 2^n for n of -126 .. 126, 0 where x < -126. */
+static inline vf vf_scale2_near(vf p, vf n, vf x)
+{
+    int32x4_t exponent = vshlq_n_s32(vcvtnq_s32_f32(n), 23);
+    vf y = vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), exponent));
+    return vf_select(vf_lt(x, vf_set1(-126.0f)), vf_zero(), y);
+}
 
 /* 32-bit words, unsigned. */
 static inline vi vi_set1(uint32_t x) { return vi_of_words(vdupq_n_u32(x)); }

@@ -148,7 +148,8 @@ static void test_wide(void **state)
     }
 }
 
-/* So many heads that a block of a card has all keys of one. */
+/* So many heads that a block of a card has all keys of one, and that a task of the processor has
+ * several blocks of queries. */
 static void test_many_heads(void **state)
 {
     (void)state;
@@ -160,6 +161,8 @@ static void test_many_heads(void **state)
         { 902, { 90, 200, 60, .heads = 270, .causal = true, .accumulate = true } },
         { 925, { 90, 200, 60, .heads = 270, .causal = true } },
         { 934, { 90, 200, 60, .heads = 270, .lengths = true } },
+        { 940, { 400, 400, 40, .heads = 24, .window = true, .lengths = true } },
+        { 941, { 400, 300, 40, .heads = 24, .causal = true, .packed = true, .dropout = true } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_recipe(&cases[i].r, cases[i].seed, 1);
@@ -177,6 +180,7 @@ static void test_no_keys(void **state)
 /* Scores in the hundreds: weights become a selection, nothing overflows. */
 static void test_large_scale(void **state)
 {
+    const double scales[] = {100, 400, 4000};
     (void)state;
     qkv__arena *scratch;
     assert_int_equal(qkv__arena_create(&scratch, context, "scratch"), QKV_OK);
@@ -190,7 +194,7 @@ static void test_large_scale(void **state)
                 continue;
             }
             results got = results_make(&p, &d);
-            p.a.scale = 4000;
+            p.a.scale = scales[n / 2];
             run_kernels(&got, &p, qkv__kernels(table_of(i)),
                         &(qkv_exec){ .threads = 2, .scratch = scratch });
             for (size_t row = 0; row < p.q_rows * p.a.H; row++) {
