@@ -10,8 +10,8 @@
 
 #include "tensor/cross_entropy.h"
 
-static const size_t BLOCK_BYTES = (size_t)64 << 20; /* of logits */
-enum { BLOCK_ROWS = 64 };                           /* rows come in multiples of this */
+static const size_t BLOCK_BYTES = (size_t)64 << 20; /* of logits, about */
+enum { BLOCK_ROWS = 64 };                           /* or so many rows, if those are more */
 
 typedef struct {
     qkv_real *dx, *dw, *db; /* gradients for an upstream gradient of one; NULL: not wanted */
@@ -136,13 +136,15 @@ static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classi
         pass_back(t, in, p, second + from, rows, l, other, false);
 }
 
+/* Rows of a block: all blocks have nearly as many, since a product of few rows is slow. */
 static size_t block_rows(const qkv__device *device, size_t N, const logits_layout *l)
 {
+    enum { UNIT = 16 };
     size_t bytes = device->block_bytes ? device->block_bytes : BLOCK_BYTES;
-    size_t rows = bytes / (l->rounded ? 2 : sizeof(float)) / l->ld / BLOCK_ROWS * BLOCK_ROWS;
-    if (rows < BLOCK_ROWS)
-        rows = BLOCK_ROWS;
-    return rows < N ? rows : N;
+    size_t most = bytes / (l->rounded ? 2 : sizeof(float)) / l->ld;
+    most = most < BLOCK_ROWS ? BLOCK_ROWS : most;
+    size_t blocks = (N + most / 2) / most, rows = blocks > 1 ? (N + blocks - 1) / blocks : N;
+    return rows < N ? (rows + UNIT - 1) / UNIT * UNIT : N;
 }
 
 qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
