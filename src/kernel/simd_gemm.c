@@ -8,7 +8,8 @@
 
 #include "kernel/simd_packed.h"
 
-enum { LINE = 16, SOON = 8 }; /* numbers of a cache line; rows of a that are fetched ahead */
+enum { LINE = 16, SOON = 8 }; /* numbers of a cache line; rows that are fetched ahead */
+enum { AHEAD = 4 * LINE };    /* numbers of a row that is turned */
 static const size_t panel_parameters = 1u << 20; /* of b: what is packed at a time, 4 MB */
 static const size_t worth_threads = 1u << 17; /* multiplications that pay for waking a team */
 
@@ -29,8 +30,10 @@ static void gemm_turn_group(float *to, const float *b, size_t ldb, size_t column
         for (size_t v = 0; v < QKV_K_PACKED; v += VF) {
             size_t now = at_most(depth - p, VF);
             vf row[VF];
-            for (size_t i = 0; i < VF; i++)
+            for (size_t i = 0; i < VF; i++) {
+                __builtin_prefetch(b + (v + i) * ldb + p + AHEAD);
                 row[i] = v + i < columns ? vf_get(b + (v + i) * ldb + p, now) : vf_zero();
+            }
             vf_transpose(row);
             for (size_t i = 0; i < now; i++)
                 vf_store(to + (p + i) * QKV_K_PACKED + v, row[i]);
@@ -139,16 +142,20 @@ static void gemm_meet_panel(const job *t, size_t j, size_t n, size_t p, size_t d
 
 static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
 
-/* oneDNN's sgemm reads columns of a turned a that lie 2 KB or a multiple of it apart, which share
- * sets of the caches: 2,048 x 512 of 4,096 rows took 1.3 times as long as here. And many rows of
- * c with a short k, 1.1 times (bench/products_kernel.c; family 6 model 207, two threads). */
+/* oneDNN's sgemm reads columns of a turned a that lie 1 KB or a multiple of it apart, which share
+ * sets of the caches: 2,048 x 512 of 4,096 rows took 1.5 times as long as here. A turned b it reads
+ * in as long strides, and nothing fetches them ahead: 1,024 x 768 x 768 took 1.2 times as long. And
+ * many rows of c with a short k, 1.1 times (bench/products_kernel.c; family 6 model 207, two
+ * threads). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
     if (!s->m || !s->n || !s->k)
         return false;
 #if defined(QKV_HAVE_DNNL) && !defined(QKV_SIMD_neon)
-    enum { SAME_SETS = 512, WIDE = 1024, MANY = 8192, SHORT = 512 };
-    return s->ta ? s->lda % SAME_SETS == 0 && s->lda > WIDE : s->m >= MANY && s->k <= SHORT;
+    enum { SAME_SETS = 256, WIDE = 1024, SOME = 320, MANY = 8192, SHORT = 512 };
+    if (s->ta)
+        return s->lda % SAME_SETS == 0 && s->lda > WIDE;
+    return (s->tb && s->m >= SOME) || (s->m >= MANY && s->k <= SHORT);
 #else
     return true;
 #endif
