@@ -154,7 +154,7 @@ static bool gemm_is_ours(const qkv_k_gemm_args *s)
 #if defined(QKV_HAVE_DNNL) && !defined(QKV_SIMD_neon)
     enum { SAME_SETS = 256, WIDE = 1024, SOME = 320, MANY = 8192, SHORT = 512 };
     if (s->ta)
-        return s->lda % SAME_SETS == 0 && s->lda > WIDE;
+        return s->lda % SAME_SETS == 0 && s->lda >= WIDE;
     return (s->tb && s->m >= SOME) || (s->m >= MANY && s->k <= SHORT);
 #else
     return true;
