@@ -110,16 +110,24 @@ void qkv__ref_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_r
     }
 }
 
-/* Each thread makes all moves of its share of the columns. */
+/* Each thread makes all moves of its columns, which lie everywhere in a row: many moves leave out a
+ * row's beginning. */
 void qkv__ref_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to,
-                   const size_t *from, size_t moves, size_t n)
+                   const size_t *from, const size_t *begin, size_t moves, size_t n)
 {
+    enum { COLUMNS = 512 };
     size_t parts = moves * n >= REF_GRAIN ? (size_t)e->threads : 1;
 #pragma omp parallel for num_threads(e->threads) default(none) \
-    shared(x, row, to, from, moves, n, parts) if (parts > 1)
+    shared(x, row, to, from, begin, moves, n, parts) if (parts > 1)
     for (size_t p = 0; p < parts; p++) {
-        size_t first = n * p / parts, end = n * (p + 1) / parts;
-        for (size_t i = 0; i < moves && first < end; i++)
-            memcpy(x + to[i] * row + first, x + from[i] * row + first, (end - first) * sizeof *x);
+        for (size_t i = p * COLUMNS; i < n; i += parts * COLUMNS) {
+            size_t end = n - i < COLUMNS ? n : i + COLUMNS;
+            for (size_t m = 0; m < moves; m++) {
+                size_t first = begin[m] > i ? begin[m] : i;
+                if (first < end)
+                    memcpy(x + to[m] * row + first, x + from[m] * row + first,
+                           (end - first) * sizeof *x);
+            }
+        }
     }
 }

@@ -126,9 +126,10 @@ KERNEL(copy, (const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_real *
        const size_t *sx, const size_t *shape, int ndim, bool acc),
        (e, y, sy, x, sx, shape, ndim, acc))
 
-/* Rows of n elements, `row` apart, in place: row to[i] = row from[i], one after another. */
+/* Rows of n elements, `row` apart, in place: from element starts[i] on row to[i] = row from[i], one
+ * move after another. */
 KERNEL(move, (const qkv_exec *e, qkv_real *x, size_t row, const size_t *to, const size_t *from,
-       size_t moves, size_t n), (e, x, row, to, from, moves, n))
+       const size_t *starts, size_t moves, size_t n), (e, x, row, to, from, starts, moves, n))
 
 /* qkv_k_norm_args says what; and of channels, groups, cross-entropy, the largest, rotations. */
 KERNEL(norm, (const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean, qkv_real *rstd,

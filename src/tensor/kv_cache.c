@@ -43,6 +43,8 @@ qkv_status qkv_kv_cache_create_as(qkv_kv_cache **out, qkv_context *ctx, qkv_kv_s
     qkv_status status = kv_cache_allocate(c, capacity, D, &c->k);
     if (!status)
         status = kv_cache_allocate(c, capacity, Dv, &c->v);
+    if (!status && !(c->written = qkv_calloc(ctx, (B + 1) * capacity, sizeof *c->written)))
+        status = QKV_E_MEMORY;
     if (status) {
         qkv_kv_cache_destroy(c);
         return status;
@@ -71,6 +73,7 @@ void qkv_kv_cache_destroy(qkv_kv_cache *c)
         return;
     kv_cache_free(c, &c->k);
     kv_cache_free(c, &c->v);
+    qkv_free(c->ctx, c->written);
     qkv_free(c->ctx, c);
 }
 
@@ -141,6 +144,31 @@ static size_t kv_cache_plan(const qkv_kv_cache *c, const size_t *rows, size_t n,
     return moves;
 }
 
+/* The position at which each move begins: what a place already holds is not copied again, and
+ * hypotheses of one text have its first tokens in common. */
+static void kv_cache_begins(qkv_kv_cache *c, const size_t *to, const size_t *from, size_t moves,
+                            size_t *begin)
+{
+    for (size_t i = 0; i < moves; i++) {
+        uint64_t *a = c->written + to[i] * c->capacity, *b = c->written + from[i] * c->capacity;
+        size_t p = 0;
+        while (p < c->length && a[p] == b[p])
+            p++;
+        memcpy(a + p, b + p, (c->length - p) * sizeof *a);
+        begin[i] = p;
+    }
+}
+
+static void kv_cache_move(qkv_tape *t, const qkv_kv_cache *c, const qkv__kv_side *side,
+                          size_t width, const size_t *to, const size_t *from,
+                          const size_t *positions, size_t *begin, size_t moves)
+{
+    size_t row = c->heads * width;
+    for (size_t i = 0; i < moves; i++)
+        begin[i] = positions[i] * row;
+    t->k->move(&t->exec, side->data, c->capacity * row, to, from, begin, moves, c->length * row);
+}
+
 bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_t n)
 {
     if (t->status || !kv_cache_plain(t, c))
@@ -150,13 +178,13 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
             return qkv__op_fail(t, "kv_cache", "sequence %zu of %zu taken for place %zu of %zu",
                                 rows[i], c->B, i, c->most) != NULL;
     qkv__mark mark = qkv__arena_mark(t->host);
-    size_t *list = qkv__arena_alloc(t->host, (c->most + 4 * n + 1) * sizeof *list);
+    size_t *list = qkv__arena_alloc(t->host, (c->most + 8 * n + 1) * sizeof *list);
     if (list) {
-        size_t *to = list + c->most, *from = to + 2 * n,
+        size_t *to = list + c->most, *from = to + 2 * n, *at = from + 2 * n, *begin = at + 2 * n,
                moves = kv_cache_plan(c, rows, n, list, to, from);
-        size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
-        t->k->move(&t->exec, c->k.data, c->capacity * k_row, to, from, moves, c->length * k_row);
-        t->k->move(&t->exec, c->v.data, c->capacity * v_row, to, from, moves, c->length * v_row);
+        kv_cache_begins(c, to, from, moves, at);
+        kv_cache_move(t, c, &c->k, c->D, to, from, at, begin, moves);
+        kv_cache_move(t, c, &c->v, c->Dv, to, from, at, begin, moves);
         c->B = n;
     }
     qkv__arena_release(t->host, mark);
@@ -178,6 +206,17 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
         kv_cache_free(c, &new[0]);
         return false;
     }
+    uint64_t *written = qkv_calloc(c->ctx, (c->most + 1) * capacity, sizeof *written);
+    if (!written) {
+        kv_cache_free(c, &new[0]);
+        kv_cache_free(c, &new[1]);
+        t->status = QKV_E_MEMORY;
+        return false;
+    }
+    for (size_t b = 0; b < c->B; b++)
+        memcpy(written + b * capacity, c->written + b * c->capacity, c->length * sizeof *written);
+    qkv_free(c->ctx, c->written);
+    c->written = written;
     for (int i = 0; i < 2; i++) {
         size_t row = c->heads * width[i], shape[] = {c->B, c->length * row};
         t->k->copy(&t->exec, new[i].data, (size_t[]){capacity * row, 1}, old[i]->data,
@@ -252,6 +291,8 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
                             k->shape[1], c->window) != NULL;
     *k_all = kv_cache_put(t, c, c->k.data, k, c->D);
     *v_all = kv_cache_put(t, c, c->v.data, v, c->Dv);
+    for (size_t b = 0; b < c->B; b++)
+        qkv__kv_write(c, b * c->capacity + c->length, k->shape[1]);
     c->length += k->shape[1];
     return *k_all && *v_all;
 }

@@ -17,7 +17,17 @@ struct qkv_kv_cache {
     size_t B, capacity, length, window, heads, D, Dv; /* window: 0, or what append shows */
     size_t most;     /* B at first */
     qkv__kv_side k, v;
+    /* (most + 1, capacity): which keys and values lie there, by the write that brought them; 0:
+     * none. Sequences with the same number at a position hold the same bits there. */
+    uint64_t *written, writes;
 };
+
+/* `count` rows (sequence * capacity + position) from `row` on get new keys and values. */
+static inline void qkv__kv_write(qkv_kv_cache *c, size_t row, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        c->written[row + i] = ++c->writes;
+}
 
 /* Bytes of one number. */
 static inline size_t qkv__kv_bytes(qkv_kv_store store)

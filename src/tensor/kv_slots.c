@@ -76,6 +76,9 @@ bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_t
         return false;
     kv_slots_write(t, c, s, &c->k, k, c->D);
     kv_slots_write(t, c, s, &c->v, v, c->Dv);
+    for (size_t i = 0; i < s->sequences; i++)
+        qkv__kv_write(c, (size_t)s->slots[i] * c->capacity + (size_t)s->past[i],
+                      (size_t)(s->offsets[i + 1] - s->offsets[i]));
     return true;
 }
 
@@ -232,6 +235,7 @@ bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, siz
     size_t row = from * c->capacity + first, number = c->heads * qkv__kv_bytes(c->store);
     kv_slots_copy(t, c, c->k.data, c->D * number, to, row, count);
     kv_slots_copy(t, c, c->v.data, c->Dv * number, to, row, count);
+    qkv__kv_write(c, to * c->capacity, count);
     kv_slots_copy(t, c, c->k.scale, c->heads * sizeof(qkv_real), to, row, count);
     kv_slots_copy(t, c, c->v.scale, c->heads * sizeof(qkv_real), to, row, count);
     return true;

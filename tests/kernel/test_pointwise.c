@@ -135,15 +135,17 @@ static void check_moves(const kernel_case *c)
     enum { ROWS = 9, MOVES = 12 };
     for (int round = 0; round < ROUNDS; round++) {
         size_t n = random_size() % 2000, row = n + (round % 2 ? 4 - n % 4 : 3);
-        size_t to[MOVES], from[MOVES];
+        size_t to[MOVES], from[MOVES], begin[MOVES];
         float *x = randoms(ROWS * row), *want = copied(x, ROWS * row);
         for (size_t i = 0; i < MOVES; i++) {
             to[i] = qkv_rng_below(&kt.rng, ROWS);
             from[i] = (to[i] + 1 + qkv_rng_below(&kt.rng, ROWS - 1)) % ROWS;
-            for (size_t k = 0; k < n; k++)
+            begin[i] = random_size() % (n + 2);
+            begin[i] = round % 3 ? begin[i] / 4 * 4 : i % 2 * begin[i];
+            for (size_t k = begin[i]; k < n; k++)
                 want[to[i] * row + k] = want[from[i] * row + k];
         }
-        c->k->move(&c->e, x, row, to, from, MOVES, n);
+        c->k->move(&c->e, x, row, to, from, begin, MOVES, n);
         assert_memory_equal(x, want, ROWS * row * sizeof *x);
         free_arrays();
     }

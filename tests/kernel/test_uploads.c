@@ -26,7 +26,8 @@ static rows new_rows(void)
 static void move_and_compare(const kernel_case *c, const rows *r, const size_t *to,
                              const size_t *from, size_t moves)
 {
-    c->k->move(&c->e, r->x, C, to, from, moves, C);
+    static const size_t begin[LONG];
+    c->k->move(&c->e, r->x, C, to, from, begin, moves, C);
     for (size_t i = 0; i < moves; i++)
         memcpy(r->want + to[i] * C, r->want + from[i] * C, C * sizeof *r->want);
     assert_memory_equal(r->x, r->want, 2 * ROWS * C * sizeof *r->x);

@@ -64,6 +64,10 @@ static void test_select(void **state)
     assert_int_equal(qkv_kv_cache_create(&c, ctx, MOST, 2, HEADS, D, DV), QKV_OK);
     size_t n = MOST, number[MOST], rows[MOST];
     for (size_t p = 0; p < ROUNDS; p++) {
+        if (p > 2 && qkv_rng_below(&r, 4) == 0) {
+            p -= 2;
+            qkv_kv_cache_truncate(c, p);
+        }
         qkv_tape_reset(t);
         qkv_tape_mode(t, false, false);
         for (size_t i = 0; i < n; i++)

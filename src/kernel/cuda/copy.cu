@@ -190,26 +190,38 @@ static void cuda_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qk
 struct move_body {
     float *x;
     size_t row, moves;
-    const size_t *to, *from;
+    const size_t *to, *from, *begin;
     template <int W> __device__ void at(size_t i) const
     {
         for (size_t k = 0; k < moves; k++)
-            store<W>(x + to[k] * row + i, load<W>(x + from[k] * row + i));
+            if (i >= begin[k])
+                store<W>(x + to[k] * row + i, load<W>(x + from[k] * row + i));
     }
 };
 
+/* Whether neighbours of four move together. */
+static bool in_fours(const qkv_real *x, size_t row, const size_t *begin, size_t moves)
+{
+    bool whole = row % 4 == 0 && aligned16(x);
+    for (size_t k = 0; k < moves && whole; k++)
+        whole = begin[k] % 4 == 0;
+    return whole;
+}
+
 static void cuda_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to,
-                      const size_t *from, size_t moves, size_t n)
+                      const size_t *from, const size_t *begin, size_t moves, size_t n)
 {
     (void)e;
     for (size_t first = 0; first < moves && n; first += MOVES_MOST) {
         const size_t left = moves - first, count = smaller(left, MOVES_MOST);
         const void *t = cuda_upload(to + first, count * sizeof *to);
         const void *f = cuda_upload(from + first, count * sizeof *from);
-        if (!t || !f)
+        const void *b = cuda_upload(begin + first, count * sizeof *begin);
+        if (!t || !f || !b)
             return;
-        launch_elements(move_body{x, row, count, (const size_t *)t, (const size_t *)f}, n,
-                        row % 4 == 0 && aligned16(x));
+        launch_elements(move_body{x, row, count, (const size_t *)t, (const size_t *)f,
+                                  (const size_t *)b},
+                        n, in_fours(x, row, begin + first, count));
     }
 }
 
