@@ -172,14 +172,14 @@ static qkv__sequence *batch_sequence(qkv_batch *b, const batch_rows *r, size_t i
     return &b->slots[b->pass.slots[r->of[i]]];
 }
 
-/* Where all of them take the likeliest token, and the logits do not lie where the host reads. */
+/* Where all of them take the likeliest token. */
 static bool batch_choose_likeliest(qkv_batch *b, qkv_tensor *logits, const batch_rows *r, bool few)
 {
     int32_t ids[LOGIT_ROWS];
     qkv_real log_p[LOGIT_ROWS];
     bool all = logits != NULL;
     for (size_t i = 0; i < r->n && all; i++)
-        all = qkv__takes_likeliest(b->ctx, &batch_sequence(b, r, i)->sampling);
+        all = qkv__takes_likeliest(&batch_sequence(b, r, i)->sampling);
     if (!all || !qkv__likeliest(b->tape, logits, ids, log_p))
         return false;
     for (size_t i = 0; i < r->n; i++) {

@@ -171,7 +171,7 @@ static qkv_status infer_generate_run(generator *g, const qkv_generate_options *o
     qkv_real *own = o->model_distribution ? g->own : NULL;
     qkv_rng r;
     qkv_rng_init(&r, o->seed, qkv_hash64("generate", 8) + o->index);
-    g->likeliest = !own && qkv__takes_likeliest(g->ctx, &o->sampling);
+    g->likeliest = !own && qkv__takes_likeliest(&o->sampling);
     g->only = -1; /* the caller may have written there */
     for (size_t i = 0; i < o->tokens; i++) {
         qkv_status status = generate_next(g);

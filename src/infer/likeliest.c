@@ -1,14 +1,12 @@
-/* likeliest.c - greedy choices where logits lie on a device. */
+/* likeliest.c - greedy choices: a kernel's, where the logits lie. */
 #include "infer/likeliest.h"
 
 #include <math.h>
 
-#include "base/device.h"
-
-bool qkv__takes_likeliest(qkv_context *ctx, const qkv_sampling *s)
+bool qkv__takes_likeliest(const qkv_sampling *s)
 {
     const bool plain = !(s->repetition_penalty > 0) || s->repetition_penalty == 1;
-    return s->temperature <= 0 && plain && !s->no_repeat_ngram && !qkv__context_device(ctx)->host;
+    return s->temperature <= 0 && plain && !s->no_repeat_ngram;
 }
 
 bool qkv__likeliest(qkv_tape *t, qkv_tensor *logits, int32_t *ids, qkv_real *log_p)

@@ -1,11 +1,12 @@
-/* likeliest.h - greedy choices where logits lie on a device: not all of them are copied out. */
+/* likeliest.h - greedy choices by all threads, or where logits lie on a device: nobody looks at one
+ * logit after another. */
 #ifndef QKV_INFER_LIKELIEST_H
 #define QKV_INFER_LIKELIEST_H
 
 #include "qkv/infer.h"
 
-/* Whether the largest logit alone decides, and logits lie where the host does not read. */
-bool qkv__takes_likeliest(qkv_context *ctx, const qkv_sampling *s);
+/* Whether the largest logit alone decides. */
+bool qkv__takes_likeliest(const qkv_sampling *s);
 
 /* ids[i]: the first largest of row i of the logits. False: they must be looked at as ever, since
  * one of them is not a number, or infinite, or the tape has failed. log_p (rows) is scratch. */
