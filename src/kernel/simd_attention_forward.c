@@ -86,10 +86,13 @@ static void block_store(const room *m, size_t g, const forward_pass *f, const bl
     const attention_args *a = x->a;
     float scale[TQ];
     running_end(&m->of[g].run, x, scale, f->lse);
+    float *out = f->out + (a->q_begin[x->b] + x->i0) * a->o_row + x->h * a->o_head;
     for (size_t i = 0; i < x->rows; i++) {
-        size_t row = a->q_begin[x->b] + x->i0 + i;
-        unpack_rows(f->out + row * a->o_row + x->h * a->o_head, 0,
-                    m->of[g].out + i * padded(a->Dv), 0, 1, a->Dv, scale[i], false);
+        if (i + SOON < x->rows) {
+            fetch_row(out + (i + SOON) * a->o_row, a->Dv, true);
+        }
+        unpack_rows(out + i * a->o_row, 0, m->of[g].out + i * padded(a->Dv), 0, 1, a->Dv,
+                    scale[i], false);
     }
 }
 

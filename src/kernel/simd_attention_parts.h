@@ -69,6 +69,21 @@ static inline size_t first_query(const block *x, size_t j)
     return x->diagonal ? clamp((ptrdiff_t)j - x->shift, SIZE_MAX / 2) : 0;
 }
 
+/* Rows so far ahead are fetched into the first cache where one is touched after another: they lie
+ * in pages of their own. */
+enum { SOON = 8 };
+static inline void fetch_row(const float *x, size_t n, const bool write)
+{
+    enum { LINE = 16 };
+    for (size_t c = 0; c < n; c += LINE) {
+        if (write) {
+            __builtin_prefetch(x + c, 1);
+        } else {
+            __builtin_prefetch(x + c);
+        }
+    }
+}
+
 /* y (cols, TQ) = scale x (rows, cols; row stride ldx) transposed; queries from rows to the next
  * multiple of VF get 0. */
 #define pack_transposed QKV_SIMD(qkv__attention_pack_transposed)

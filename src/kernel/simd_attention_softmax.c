@@ -188,6 +188,10 @@ reversed reversed_at(float *p, const backward_pass *g, const block *x)
         float lse = i < x->rows ? g->lse[(row + i) * a->H + x->h] : INFINITY;
         m.lse[i] = lse == -INFINITY ? INFINITY : (float)(lse * LOG2_E);
         m.delta[i] = 0;
+        if (i + SOON < x->rows) {
+            fetch_row(dout + (i + SOON) * g->w->do_row, a->Dv, false);
+            fetch_row(out + (i + SOON) * a->o_row, a->Dv, false);
+        }
         if (i < x->rows) {
             m.delta[i] = simd_attention_softmax_dot(dout + i * g->w->do_row, out + i * a->o_row,
                                                     a->Dv);

@@ -32,6 +32,9 @@ static void transpose_corner(float *y, const float *x, size_t ldx, size_t rows, 
 void pack_transposed(float *y, const float *x, size_t ldx, size_t rows, size_t cols, float scale)
 {
     for (size_t i = 0; i < rows; i += VF) {
+        for (size_t r = i + VF; r < at_most(rows, i + 2 * VF); r++) {
+            fetch_row(x + r * ldx, cols, false);
+        }
         for (size_t c = 0; c < cols; c += VF) {
             transpose_corner(y + c * TQ + i, x + i * ldx + c, ldx, at_most(rows - i, VF),
                              at_most(cols - c, VF), vf_set1(scale));
@@ -60,6 +63,9 @@ void unpack_rows(float *y, size_t ldy, const float *x, size_t width, size_t rows
     vf s = vf_set1(scale);
     size_t whole = n / VF * VF;
     for (size_t r = 0; r < rows; r++, y += ldy, x += width) {
+        if (r + SOON < rows) {
+            fetch_row(y + SOON * ldy, n, true);
+        }
         for (size_t c = 0; c < whole; c += VF) {
             vf before = acc ? vf_load(y + c) : vf_zero();
             vf_store(y + c, vf_fma(vf_load(x + c), s, before));
