@@ -1,5 +1,6 @@
 /* products_kernel.c - products in f32 alone: the library's and our own (src/kernel/simd_gemm.c), by
- * turns, in GF/s, and packed ones (simd_packed.c) of the same rows.
+ * turns, in GF/s, and packed ones (simd_packed.c) of the same rows. Operands come from memory, as
+ * in a training step.
  *
  *   build/bench/bench_products_kernel [THREADS]   medians of TRIES
  */
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "base/device.h"
 #include "kernel/kernel.h"
 
 #pragma weak qkv__kernels_dnnl
@@ -15,7 +17,7 @@
 #pragma weak qkv__own_gemm_avx2
 #pragma weak qkv__own_gemm_neon
 
-enum { TRIES = 15 };
+enum { TRIES = 15, STORE = 1 << 28 }; /* numbers: 1 GB, more than caches hold */
 
 static double now(void)
 {
@@ -36,9 +38,9 @@ static double median(double *x)
     return x[TRIES / 2];
 }
 
-static float *numbers(size_t n)
+static float *numbers(qkv_context *ctx, size_t n)
 {
-    float *x = malloc(n * sizeof *x);
+    float *x = qkv__cpu.alloc(ctx, n * sizeof *x);
     if (!x)
         exit(1);
     for (size_t i = 0; i < n; i++)
@@ -46,48 +48,79 @@ static float *numbers(size_t n)
     return x;
 }
 
-static double seconds(qkv_k_gemm_fn *gemm, const qkv_exec *e, float *c, const float *a,
-                      const float *b, const qkv_k_gemm_args *g)
+/* Operands in memory, and where the next ones lie. */
+typedef struct {
+    float *x;
+    size_t at;
+} store;
+
+static float *store_next(store *s, size_t n)
 {
+    enum { LINE = 16 };
+    s->at = s->at + 2 * n > STORE ? 0 : s->at;
+    float *x = s->x + s->at;
+    s->at += (n + LINE - 1) / LINE * LINE;
+    return x;
+}
+
+typedef struct {
+    size_t m, n, k;
+    bool ta, tb;
+} shape;
+
+/* Seconds of one product whose operands and result come from memory. */
+static double seconds(qkv_k_gemm_fn *gemm, const qkv_exec *e, const shape *s, store *in,
+                      store *out)
+{
+    const qkv_k_gemm_args g = {s->ta, s->tb, false, s->m, s->n, s->k, s->ta ? s->m : s->k,
+                               s->tb ? s->k : s->n, s->n, NULL, 0};
+    const float *a = store_next(in, s->m * s->k), *b = store_next(in, s->n * s->k);
+    float *c = store_next(out, s->m * s->n);
     double start = now();
-    gemm(e, c, a, b, g);
+    gemm(e, c, a, b, &g);
+    return now() - start;
+}
+
+static double seconds_packed(const qkv_exec *e, const shape *s, store *in, store *out)
+{
+    const qkv_kernels *k = qkv__kernels(qkv__cpu_isa());
+    const float *a = store_next(in, s->m * s->k);
+    const float *b = store_next(in, (s->n + QKV_K_PACKED) * s->k);
+    float *c = store_next(out, s->m * s->n);
+    double start = now();
+    k->packed(e, c, s->n, a, s->k, b, NULL, s->m, s->n, s->k);
     return now() - start;
 }
 
 static void time_shape(const qkv_exec *e, qkv_k_gemm_fn *library, qkv_k_gemm_fn *own,
-                       const size_t s[3], bool ta, bool tb)
+                       const shape *s, store *in, store *out)
 {
-    const qkv_kernels *k = qkv__kernels(qkv__cpu_isa());
-    size_t m = s[0], n = s[1], depth = s[2];
-    float *a = numbers(m * depth), *b = numbers((n + QKV_K_PACKED) * depth), *c = numbers(m * n);
-    const qkv_k_gemm_args g = {ta, tb, false, m, n, depth, ta ? m : depth, tb ? depth : n, n, NULL,
-                               0};
-    double theirs[TRIES], ours[TRIES], packed[TRIES], flops = 2e-9 * (double)(m * n * depth);
+    double theirs[TRIES], ours[TRIES], packed[TRIES], flops = 2e-9 * (double)(s->m * s->n * s->k);
     for (size_t i = 0; i < TRIES; i++) {
-        theirs[i] = seconds(library, e, c, a, b, &g);
-        ours[i] = seconds(own, e, c, a, b, &g);
-        double start = now();
-        k->packed(e, c, n, a, depth, b, NULL, m, n, depth);
-        packed[i] = now() - start;
+        theirs[i] = seconds(library, e, s, in, out);
+        ours[i] = seconds(own, e, s, in, out);
+        packed[i] = seconds_packed(e, s, in, out);
     }
     double l = flops / median(theirs), o = flops / median(ours), p = flops / median(packed);
-    printf("%6zu x %5zu x %5zu  %s %s  library %6.1f  own %6.1f  (%.2f)  packed %6.1f\n", m, n,
-           depth, ta ? "a turned" : "        ", tb ? "b turned" : "        ", l, o, o / l, p);
-    free(a);
-    free(b);
-    free(c);
+    printf("%6zu x %5zu x %5zu  %s %s  library %6.1f  own %6.1f  (%.2f)  packed %6.1f\n", s->m,
+           s->n, s->k, s->ta ? "a turned" : "        ", s->tb ? "b turned" : "        ", l, o,
+           o / l, p);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        size_t s[3];
-        bool ta, tb;
-    } shapes[] = {{{1024, 2304, 768}, false, true}, {{1024, 768, 3072}, false, true},
-                  {{1024, 768, 3072}, false, false}, {{768, 768, 1024}, true, false},
-                  {{3072, 768, 1024}, true, false}, {{2048, 512, 1576}, true, false},
-                  {{2048, 512, 4096}, true, false}, {{32768, 768, 256}, false, true},
-                  {{32768, 256, 512}, false, true}, {{197, 768, 768}, false, true}};
+    static const shape shapes[] = {
+        {1024, 768, 768, false, true},    {1024, 2304, 768, false, true},
+        {1024, 3072, 768, false, true},   {1024, 768, 3072, false, true},
+        {344, 50257, 768, false, true},   {4096, 512, 512, false, true},
+        {4096, 2048, 512, false, true},   {256, 768, 768, false, true},
+        {768, 768, 1024, true, false},    {2304, 768, 1024, true, false},
+        {3072, 768, 1024, true, false},   {768, 3072, 1024, true, false},
+        {1536, 512, 4096, true, false},   {2048, 512, 4096, true, false},
+        {1024, 768, 768, false, false},   {1024, 768, 3072, false, false},
+        {1024, 3072, 768, false, false},  {4096, 512, 2048, false, false},
+        {32768, 256, 512, false, false},
+    };
     qkv_context *ctx = NULL;
     qkv_exec e = {.threads = argc > 1 ? atoi(argv[1]) : 1};
     qkv_k_gemm_fn *own = qkv__own_gemm_neon;
@@ -98,9 +131,12 @@ int main(int argc, char **argv)
     qkv_kernels library = *qkv__kernels(QKV_ISA_REFERENCE);
     if (qkv__kernels_dnnl)
         qkv__kernels_dnnl(&library);
+    store in = {numbers(ctx, STORE), 0}, out = {numbers(ctx, STORE), 0};
     printf("GF/s, %d threads, %s\n", e.threads, qkv_machine_cpu());
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        time_shape(&e, library.gemm, own, shapes[i].s, shapes[i].ta, shapes[i].tb);
+        time_shape(&e, library.gemm, own, &shapes[i], &in, &out);
+    qkv__cpu.free(ctx, in.x);
+    qkv__cpu.free(ctx, out.x);
     qkv__arena_destroy(e.scratch);
     qkv_context_destroy(ctx);
     return 0;
