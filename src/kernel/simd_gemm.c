@@ -40,20 +40,24 @@ static void gemm_turn_group(float *to, const float *b, size_t ldb, size_t column
         }
 }
 
-/* Groups g0 .. g1-1 of a panel where b is (k, n), along its rows; `columns` are left. */
+/* Groups g0 .. g1-1 of a panel where b is (k, n), along its rows; `columns` are left. A few groups
+ * at a time: those of a whole row would lie in the same sets of the cache. */
 static void gemm_copy_groups(float *to, const float *b, size_t ldb, size_t columns, size_t depth,
                              size_t g0, size_t g1)
 {
-    for (size_t p = 0; p < depth; p++)
-        for (size_t g = g0; g < g1; g++) {
-            float *line = to + (g * depth + p) * QKV_K_PACKED;
-            const float *from = b + p * ldb + g * QKV_K_PACKED;
-            size_t left = at_most(columns - g * QKV_K_PACKED, QKV_K_PACKED);
-            if (left < QKV_K_PACKED)
-                memset(line, 0, QKV_K_PACKED * sizeof *line);
-            memcpy(line, from, left == QKV_K_PACKED ? QKV_K_PACKED * sizeof *line
-                                                    : left * sizeof *line);
-        }
+    enum { TOGETHER = 4 };
+    for (size_t first = g0; first < g1; first += TOGETHER)
+        for (size_t p = 0; p < depth; p++)
+            for (size_t g = first; g < at_most(g1, first + TOGETHER); g++) {
+                float *line = to + (g * depth + p) * QKV_K_PACKED;
+                const float *from = b + p * ldb + g * QKV_K_PACKED;
+                size_t left = at_most(columns - g * QKV_K_PACKED, QKV_K_PACKED);
+                __builtin_prefetch(from + SOON * ldb);
+                if (left < QKV_K_PACKED)
+                    memset(line, 0, QKV_K_PACKED * sizeof *line);
+                memcpy(line, from, left == QKV_K_PACKED ? QKV_K_PACKED * sizeof *line
+                                                        : left * sizeof *line);
+            }
 }
 
 /* Numbers p .. p+depth-1 of columns j .. j+n-1, groups g0 .. g1-1 of them. */
