@@ -148,18 +148,18 @@ static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
 
 /* oneDNN's sgemm reads columns of a turned a that lie 1 KB or a multiple of it apart, which share
  * sets of the caches: 2,048 x 512 of 4,096 rows took 1.5 times as long as here. A turned b it reads
- * in as long strides, and nothing fetches them ahead: 1,024 x 768 x 768 took 1.2 times as long. And
- * many rows of c with a short k, 1.1 times (bench/products_kernel.c; family 6 model 207, two
- * threads). */
+ * in as long strides, and nothing fetches them ahead: 1,024 x 768 x 768 took 1.2 times as long; a
+ * small b is not worth a panel. And many rows of c with a short k, 1.1 times
+ * (bench/products_kernel.c; family 6 model 207, two threads). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
     if (!s->m || !s->n || !s->k)
         return false;
 #if defined(QKV_HAVE_DNNL) && !defined(QKV_SIMD_neon)
-    enum { SAME_SETS = 256, WIDE = 1024, SOME = 320, MANY = 8192, SHORT = 512 };
+    enum { SAME_SETS = 256, WIDE = 1024, SOME = 320, WORTH = 1 << 16, MANY = 8192, SHORT = 512 };
     if (s->ta)
         return s->lda % SAME_SETS == 0 && s->lda >= WIDE;
-    return (s->tb && s->m >= SOME) || (s->m >= MANY && s->k <= SHORT);
+    return (s->tb && s->m >= SOME && s->n * s->k >= WORTH) || (s->m >= MANY && s->k <= SHORT);
 #else
     return true;
 #endif
