@@ -235,8 +235,8 @@ bool qkv_kv_cache_copy(qkv_tape *t, qkv_kv_cache *c, size_t to, size_t from, siz
     size_t row = from * c->capacity + first, number = c->heads * qkv__kv_bytes(c->store);
     kv_slots_copy(t, c, c->k.data, c->D * number, to, row, count);
     kv_slots_copy(t, c, c->v.data, c->Dv * number, to, row, count);
-    qkv__kv_write(c, to * c->capacity, count);
     kv_slots_copy(t, c, c->k.scale, c->heads * sizeof(qkv_real), to, row, count);
     kv_slots_copy(t, c, c->v.scale, c->heads * sizeof(qkv_real), to, row, count);
+    qkv__kv_write(c, to * c->capacity, count);
     return true;
 }

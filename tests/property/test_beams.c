@@ -99,6 +99,51 @@ static void test_select(void **state)
     qkv_context_destroy(ctx);
 }
 
+static void put(qkv_tape *t, qkv_kv_cache *c, int32_t slot, size_t number)
+{
+    const int32_t offsets[] = {0, 1}, past = 0;
+    const qkv_kv_slots s = {1, offsets, &slot, &past, NULL, NULL};
+    const size_t ks[] = {1, 1, HEADS, D}, vs[] = {1, 1, HEADS, DV};
+    qkv_tensor *k = qkv_tensor_from(t, NULL, 4, ks), *v = qkv_tensor_from(t, NULL, 4, vs);
+    for (size_t j = 0; j < HEADS * D; j++)
+        qkv_tensor_fill(k)[j] = key_of(number, 0);
+    for (size_t j = 0; j < HEADS * DV; j++)
+        qkv_tensor_fill(v)[j] = -key_of(number, 0);
+    assert_true(qkv_kv_cache_put(t, c, &s, k, v));
+}
+
+/* A place that held the same as another, until a slot was written or copied. */
+static void test_select_slots(void **state)
+{
+    (void)state;
+    enum { PLACES = 3 };
+    static size_t history[PLACES][ROUNDS];
+    const size_t first[PLACES] = {0}, number[PLACES] = {1, 2, 3};
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_kv_cache *c;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_kv_cache_create(&c, ctx, PLACES, 2, HEADS, D, DV), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    append(t, c, number, PLACES, 0);
+    for (size_t now = 1; now <= 9; now += 4) {
+        if (now == 5)
+            put(t, c, 0, now);
+        if (now == 9) {
+            put(t, c, 2, now);
+            assert_true(qkv_kv_cache_copy(t, c, 0, 2, 0, 1));
+        }
+        assert_true(qkv_kv_cache_select(t, c, first, PLACES));
+        for (size_t i = 0; i < PLACES; i++)
+            history[i][0] = now;
+        check_cache(t, c, history, PLACES, 1);
+    }
+    qkv_kv_cache_destroy(c);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
 /* ---- one memory for all beams of a sentence -------------------------------------------- */
 
 enum { SENTENCES = 3, BEAMS = 2, VOCAB = 31, STEPS = 6 };
@@ -284,6 +329,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_select),
+                                       cmocka_unit_test(test_select_slots),
                                        cmocka_unit_test(test_shared_memory),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
