@@ -153,7 +153,7 @@ static void rounded(void **state)
     static const size_t channels[] = {16, 32, 64, 128};
     size_t differ[3] = {0};
     (void)state;
-    if (!qkv__cpu_bf16())
+    if (!table_rounds(QKV__BF16))
         skip();
     kernel_case bf16 = {"bf16", qkv__kernels(QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16), kt.e};
     kernel_case f32 = {"f32", qkv__kernels(QKV_ISA_AVX2 | QKV_ISA_AVX512), kt.e};

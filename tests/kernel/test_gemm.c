@@ -109,8 +109,7 @@ static void check_entry(double got, const float *a, size_t step_a, const float *
 /* What a table that rounds to bf16 makes of x, in products that are large enough. */
 static void round_operands(float *x, size_t n, unsigned isa, const qkv_k_gemm_args *g)
 {
-    bool rounded = (isa & QKV__BF16_ANY) && g->m * g->n * g->k >= QKV__BF16_LEAST &&
-                   (isa & QKV__BF16_AMX ? qkv__cpu_amx() : qkv__cpu_bf16());
+    bool rounded = table_rounds(isa) && g->m * g->n * g->k >= QKV__BF16_LEAST;
     for (size_t i = 0; i < n && rounded; i++) {
         x[i] = qkv__from_bf16(qkv__to_bf16(x[i]));
     }

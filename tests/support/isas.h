@@ -6,6 +6,14 @@
 
 #include "base/base.h"
 #include "kernel/kernel.h"
+#include "kernels_device.h"
+
+/* Of programs that test a device's kernels: those alone have kernels_device.h's. */
+#pragma weak kernels_alone_write
+#pragma weak kernels_wait
+#pragma weak kernels_copy_in
+#pragma weak kernels_copy_out
+static inline bool on_a_device(void) { return &kernels_alone_write != NULL; }
 
 #define ISA_BITS(name, bits) bits,
 static const unsigned isa_list[] = {QKV_ISA_LIST(ISA_BITS)};
@@ -22,6 +30,15 @@ static inline bool table_wanted(unsigned table)
     const unsigned widest = qkv__cpu_isa() & (QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV_ISA_NEON);
     const unsigned others = QKV__BF16_AMX | QKV__BF16_LIBRARY;
     return !widest_alone() || ((table & widest) == widest && !(table & others));
+}
+
+/* Whether a table of this machine rounds operands to bf16. A device's does, whatever the processor
+ * has. */
+static inline bool table_rounds(unsigned table)
+{
+    if (table & QKV__BF16_AMX)
+        return qkv__cpu_amx();
+    return table & QKV__BF16_ANY && (qkv__cpu_bf16() || on_a_device());
 }
 
 /* Among the tests of a file that defines run_all(isa), ISA_TESTS calls it with every set; those

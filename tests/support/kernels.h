@@ -10,16 +10,8 @@
 #include "each.h"
 #include "isas.h"
 #include "kernel/kernel.h"
-#include "kernels_device.h"
 
 enum { ARRAY_GUARD = 32, ARRAYS = 64 };
-
-/* Of programs that test a device's kernels: those alone have kernels_device.h's. */
-#pragma weak kernels_alone_write
-#pragma weak kernels_wait
-#pragma weak kernels_copy_in
-#pragma weak kernels_copy_out
-static inline bool on_a_device(void) { return &kernels_alone_write != NULL; }
 
 /* A table and a team to try. */
 typedef struct {
