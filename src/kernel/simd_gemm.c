@@ -4,8 +4,6 @@
  *
  * Where there is no library it serves every product. Beside oneDNN's, which is as fast on most
  * shapes, it serves those that the library is slow on (gemm_is_ours). */
-#include <string.h>
-
 #include "kernel/simd_packed.h"
 
 enum { LINE = 16, SOON = 8 }; /* numbers of a cache line; rows that are fetched ahead */
@@ -87,16 +85,12 @@ static void gemm_pack_panel(const job *t, size_t j, size_t n, size_t p, size_t d
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Numbers of a tile and what keeps tiles apart: of a power of two all would share sets of the
- * cache. */
-static size_t gemm_tile(size_t depth) { return depth * MR + LINE; }
-
 /* Tiles of m rows of op(a) where a is (k, m). */
 static void gemm_turn_rows(float *to, const float *a, size_t lda, size_t m, size_t depth)
 {
     for (size_t p = 0; p < depth; p++, a += lda)
         for (size_t i = 0; i < m; i += MR) {
-            float *line = to + i / MR * gemm_tile(depth) + p * MR;
+            float *line = to + i / MR * packed_tile_size(depth) + p * MR;
             __builtin_prefetch(a + i + SOON * lda);
             if (m - i >= MR)
                 memcpy(line, a + i, MR * sizeof *line);
@@ -111,20 +105,20 @@ static void gemm_blocks(const job *t, float *tiles, size_t i0, size_t i1, size_t
 {
     const qkv_k_gemm_args *s = t->args;
     size_t rows = packed_rows(i1 - i0, t->depth);
+    bool tiled = t->room > 0;
     packed_block b = {.w = t->panel, .bias = s->bias && p + depth == s->k ? s->bias + j : NULL,
-                      .ldy = s->ldc, .ldx = s->ta ? gemm_tile(depth) : s->lda, .n = n,
+                      .ldy = s->ldc, .ldx = tiled ? packed_tile_size(depth) : s->lda, .n = n,
                       .depth = depth, .run = depth * QKV_K_PACKED,
                       .add = s->acc || p > 0};
     for (; i0 < i1; i0 += rows) {
         b.m = at_most(i1 - i0, rows);
         b.y = t->c + i0 * s->ldc + j;
-        b.x = s->ta ? tiles : t->a + i0 * s->lda + p;
+        b.x = tiled ? tiles : t->a + i0 * s->lda + p;
         if (s->ta)
             gemm_turn_rows(tiles, t->a + p * s->lda + i0, s->lda, b.m, depth);
-        if (s->ta)
-            packed_groups(&b, g0, g1, true);
-        else
-            packed_groups(&b, g0, g1, false);
+        else if (tiled)
+            packed_copy_rows(tiles, t->a + i0 * s->lda + p, s->lda, b.m, depth);
+        packed_groups(&b, g0, g1, tiled);
     }
 }
 
@@ -179,7 +173,7 @@ void QKV_SIMD(qkv__own_gemm)(const qkv_exec *e, float *c, const float *a, const 
     const size_t columns = gemm_columns(n, depth);
     job t = {.c = c, .a = a, .b = b, .args = args, .depth = depth,
              .team = m * n * k > worth_threads ? (size_t)e->threads : 1,
-             .room = args->ta ? packed_most_rows(m, depth) / MR * gemm_tile(depth) : 0};
+             .room = args->ta || packed_worth_tiles(m, n) ? packed_room(m, depth) : 0};
     qkv__mark mark = qkv__arena_mark(e->scratch);
     t.panel = qkv__arena_alloc(e->scratch,
                                (columns * depth + t.team * t.room) * sizeof *t.panel);

@@ -3,15 +3,18 @@
  *
  * A tile of y stays in registers while k runs: some rows of x, whose elements are broadcast, meet
  * some groups of QKV_K_PACKED packed columns. A block of rows that fits the second cache meets all
- * of w before the next block does, and one tile's columns (48 x 512: 96 KB) meet the whole block
+ * of w before the next block does, and one tile's columns (48 x 768: 147 KB) meet the whole block
  * meanwhile, so w comes from memory once a block.
  *
- * The columns of the next tiles are fetched into the second cache meanwhile, and y's lines before
- * their sums begin. Without either the first tile of every column waited for memory, and products
- * of GPT-2's and ViT's shapes took 78 % of what the processor can multiply, with both 94 % (family
- * 6 model 207; one thread; in AVX2 88 and 95 %). */
+ * A tile never waits for memory, because three things are fetched while the sums before run: the
+ * columns of the next tiles into the second cache, this tile's columns from there into the first
+ * one some steps ahead, and the next tile's lines of y. All lines of y at once would stop the loads
+ * of w meanwhile, so they are spread over k. Rows of x that many columns meet are copied into
+ * tiles, which are read as one stream: rows a page apart share one set of the first cache. */
 #ifndef QKV_KERNEL_SIMD_PACKED_H
 #define QKV_KERNEL_SIMD_PACKED_H
+
+#include <string.h>
 
 #include "kernel/simd.h"
 
@@ -19,11 +22,13 @@
  * and 32 of the others. */
 enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED / VF,
        NV = GROUPS * GROUP_V };
-enum { DEPTH = 1024, L2 = 2 }; /* of k at a time, at most; __builtin_prefetch's second cache */
-static const size_t block_parameters = 1u << 17; /* of x: 512 KB, a part of the second cache */
+enum { DEPTH = 768, NEAR = 16 }; /* of k at a time, at most; steps that w is fetched ahead */
+enum { L2 = 2 };                 /* __builtin_prefetch's second cache */
+enum { APART = 16 };             /* numbers of a cache line, which keep tiles of x apart */
+static const size_t block_parameters = 1u << 16; /* of x: 256 KB, a part of the second cache */
 
 /* A block: y (m, n) = [y +] x w [+ bias] for a part of k, `depth` numbers of it. x: rows ldx apart;
- * turned: tiles (depth, MR) of MR rows, ldx apart. w: the part's numbers of group g begin at
+ * tiled: tiles (depth, MR) of MR rows, ldx apart. w: the part's numbers of group g begin at
  * w + g run, each with those of QKV_K_PACKED columns. bias: NULL for none. */
 typedef struct {
     float *y;
@@ -32,11 +37,15 @@ typedef struct {
     bool add;
 } packed_block;
 
-/* For each number of k so many numbers of w are fetched, from `from` on. */
+/* What a tile fetches: for each number of k so many numbers of w, from `from` on; the lines of y
+ * where the next tile begins. */
 typedef struct {
-    const float *from;
+    const float *from, *y;
     size_t step;
 } packed_fetch;
+
+/* The sums of a tile stay in registers only where every index is a constant. */
+#define PACKED_UNROLLED _Pragma("GCC unroll 8")
 
 static inline size_t pieces_of(size_t n, size_t size) { return (n + size - 1) / size; }
 
@@ -46,95 +55,163 @@ static inline size_t packed_lanes(const packed_block *b, size_t j)
     return j < b->n ? at_most(b->n - j, VF) : 0;
 }
 
-/* y[i .. i+M-1, j .. j+15+16(G-1)]. M, G and TURNED are constants wherever this is inlined. Rows of
- * x are addressed from every third one: a base and up to twice a distance are one address. */
-QKV_INLINE void packed_micro(const packed_block *b, size_t i, size_t j, const packed_fetch *f,
-                             const size_t M, const size_t G, const bool TURNED)
+/* sum[M][G] += x w for some numbers of k. rows: every third row of x, so that a base and up to
+ * twice a distance are one address. M, G and TILED are constants wherever this is inlined. */
+QKV_INLINE void packed_steps(vf sum[MR][NV], const float *rows[3], const float **w,
+                             const float **soon, const packed_block *b, size_t step, size_t steps,
+                             const size_t M, const size_t G, const bool TILED)
 {
-    const float *x = b->x + (TURNED ? i / MR : i) * b->ldx, *soon = f->from;
-    const float *w = b->w + j / QKV_K_PACKED * b->run;
-    const size_t run = b->run, ldx = TURNED ? 1 : b->ldx, step = f->step;
-    float *y = b->y + i * b->ldy + j;
-    vf sum[MR][NV];
-    for (size_t v = 0; v < G * GROUP_V; v++)
-        for (size_t r = 0; r < M; r++) {
-            size_t lanes = b->add ? packed_lanes(b, j + v * VF) : 0;
-            sum[r][v] = lanes ? vf_get(y + r * b->ldy + v * VF, lanes) : vf_zero();
-            __builtin_prefetch(y + r * b->ldy + v * VF, 1);
-        }
-    const float *rows[] = {x, x + 3 * ldx, x + 6 * ldx};
-    for (size_t left = b->depth; left; left--) {
+    const size_t run = b->run, ldx = TILED ? 1 : b->ldx;
+    for (; steps; steps--) {
         vf row[NV];
         for (size_t v = 0; v < G * GROUP_V; v++)
-            row[v] = vf_load(w + v / GROUP_V * run + v % GROUP_V * VF);
-        __builtin_prefetch(soon, 0, L2);
+            row[v] = vf_load(*w + v / GROUP_V * run + v % GROUP_V * VF);
+        for (size_t g = 0; g < G; g++)
+            __builtin_prefetch(*w + g * run + NEAR * QKV_K_PACKED);
+        __builtin_prefetch(*soon, 0, L2);
         for (size_t r = 0; r < M; r++) {
             vf a = vf_set1(rows[r / 3][r % 3 * ldx]);
             for (size_t v = 0; v < G * GROUP_V; v++)
                 sum[r][v] = vf_fma(a, row[v], sum[r][v]);
         }
         for (size_t r = 0; r < M; r += 3)
-            rows[r / 3] += TURNED ? MR : 1;
-        w += QKV_K_PACKED;
-        soon += step;
+            rows[r / 3] += TILED ? MR : 1;
+        *w += QKV_K_PACKED;
+        *soon += step;
     }
+}
+
+/* y[i .. i+M-1, j .. j+15+16(G-1)]. */
+QKV_INLINE void packed_micro(const packed_block *b, size_t i, size_t j, const packed_fetch *f,
+                             const size_t M, const size_t G, const bool TILED)
+{
+    const float *x = b->x + (TILED ? i / MR : i) * b->ldx, *soon = f->from;
+    const float *w = b->w + j / QKV_K_PACKED * b->run;
+    const size_t ldx = TILED ? 1 : b->ldx;
+    const float *rows[] = {x, x + 3 * ldx, x + 6 * ldx};
+    float *y = b->y + i * b->ldy + j;
+    vf sum[MR][NV];
+    PACKED_UNROLLED
+    for (size_t v = 0; v < G * GROUP_V; v++) {
+        size_t lanes = b->add ? packed_lanes(b, j + v * VF) : 0;
+        PACKED_UNROLLED
+        for (size_t r = 0; r < M; r++)
+            sum[r][v] = lanes ? vf_get(y + r * b->ldy + v * VF, lanes) : vf_zero();
+    }
+    for (size_t r = 0; r < M; r++) {
+        for (size_t g = 0; g < G; g++)
+            __builtin_prefetch(f->y + r * b->ldy + g * QKV_K_PACKED, 1, L2);
+        packed_steps(sum, rows, &w, &soon, b, f->step,
+                     b->depth * (r + 1) / M - b->depth * r / M, M, G, TILED);
+    }
+    PACKED_UNROLLED
     for (size_t v = 0; v < G * GROUP_V; v++) {
         size_t at = j + v * VF, lanes = packed_lanes(b, at);
         if (!lanes)
             continue;
         vf bias = b->bias ? vf_get(b->bias + at, lanes) : vf_zero();
+        PACKED_UNROLLED
         for (size_t r = 0; r < M; r++)
             vf_put(y + r * b->ldy + v * VF, sum[r][v] + bias, lanes);
     }
 }
 
-/* The rows of a tile; G and TURNED as above. */
+/* The rows of a tile; G and TILED as above. */
 QKV_INLINE void packed_tile(const packed_block *b, size_t i, size_t j, const packed_fetch *f,
-                            size_t rows, const size_t G, const bool TURNED)
+                            size_t rows, const size_t G, const bool TILED)
 {
     switch (rows) {
-    case 1: packed_micro(b, i, j, f, 1, G, TURNED); break;
-    case 2: packed_micro(b, i, j, f, 2, G, TURNED); break;
-    case 3: packed_micro(b, i, j, f, 3, G, TURNED); break;
-    case 4: packed_micro(b, i, j, f, 4, G, TURNED); break;
-    case 5: packed_micro(b, i, j, f, 5, G, TURNED); break;
-    case 6: packed_micro(b, i, j, f, 6, G, TURNED); break;
-    case 7: packed_micro(b, i, j, f, at_most(7, MR), G, TURNED); break;
-    default: packed_micro(b, i, j, f, MR, G, TURNED);
+    case 1: packed_micro(b, i, j, f, 1, G, TILED); break;
+    case 2: packed_micro(b, i, j, f, 2, G, TILED); break;
+    case 3: packed_micro(b, i, j, f, 3, G, TILED); break;
+    case 4: packed_micro(b, i, j, f, 4, G, TILED); break;
+    case 5: packed_micro(b, i, j, f, 5, G, TILED); break;
+    case 6: packed_micro(b, i, j, f, 6, G, TILED); break;
+    case 7: packed_micro(b, i, j, f, at_most(7, MR), G, TILED); break;
+    default: packed_micro(b, i, j, f, MR, G, TILED);
     }
 }
 
-/* What the tile at row i of the first of these groups fetches: its share of the GROUPS groups that
- * come next; or, in the first groups, the rows of x that come next, if they are one piece. */
+/* What the tile at row i of the first of these groups fetches of w: its share of the GROUPS groups
+ * that come next; or, in the first groups, the rows of x that come next, if they are one piece. */
 QKV_INLINE packed_fetch packed_share(const packed_block *b, size_t i, size_t g, size_t g0,
-                                     size_t g1, const bool TURNED)
+                                     size_t g1, const bool TILED)
 {
-    if (g == g0 && !TURNED && b->ldx == b->depth && b->m - i > MR)
-        return (packed_fetch){b->x + (i + MR) * b->ldx, MR};
-    size_t part = b->depth * QKV_K_PACKED, next = g + GROUPS < g1 ? g + GROUPS : g0;
+    bool last = b->m - i <= MR;
+    size_t next = g + GROUPS < g1 ? g + GROUPS : g0;
+    const float *y = b->y + (last ? next * QKV_K_PACKED : (i + MR) * b->ldy + g * QKV_K_PACKED);
+    if (g == g0 && !TILED && b->ldx == b->depth && !last)
+        return (packed_fetch){b->x + (i + MR) * b->ldx, y, MR};
+    size_t part = b->depth * QKV_K_PACKED;
     size_t step = at_most(pieces_of(GROUPS * QKV_K_PACKED, pieces_of(b->m, MR)), QKV_K_PACKED);
     size_t done = i / MR * step * b->depth, ahead = at_most(next + done / part, g1 - 1);
-    return (packed_fetch){b->w + ahead * b->run + done % part, step};
+    return (packed_fetch){b->w + ahead * b->run + done % part, y, step};
 }
 
 /* Columns of groups g0 .. g1-1. Four groups that are left are two tiles of two. */
-QKV_INLINE void packed_groups(const packed_block *b, size_t g0, size_t g1, const bool TURNED)
+QKV_INLINE void packed_columns(const packed_block *b, size_t g0, size_t g1, const bool TILED)
 {
     size_t most = GROUPS, first = g0;
     for (; g0 < g1; g0 += most) {
         most = GROUPS == 3 && g1 - g0 == 4 ? GROUPS - 1 : at_most(g1 - g0, most);
         for (size_t i = 0; i < b->m; i += MR) {
             size_t rows = at_most(b->m - i, MR), j = g0 * QKV_K_PACKED;
-            const packed_fetch f = packed_share(b, i, g0, first, g1, TURNED);
+            const packed_fetch f = packed_share(b, i, g0, first, g1, TILED);
             if (most == GROUPS)
-                packed_tile(b, i, j, &f, rows, GROUPS, TURNED);
+                packed_tile(b, i, j, &f, rows, GROUPS, TILED);
             else if (most == 1)
-                packed_tile(b, i, j, &f, rows, 1, TURNED);
+                packed_tile(b, i, j, &f, rows, 1, TILED);
             else
-                packed_tile(b, i, j, &f, rows, GROUPS - 1, TURNED);
+                packed_tile(b, i, j, &f, rows, GROUPS - 1, TILED);
         }
     }
 }
+
+static void packed_groups(const packed_block *b, size_t g0, size_t g1, bool tiled)
+{
+    if (tiled)
+        packed_columns(b, g0, g1, true);
+    else
+        packed_columns(b, g0, g1, false);
+}
+
+/* ---- tiles of x ---------------------------------------------------------------------------- */
+
+/* Whether rows of x are worth copying: many meet many columns. */
+static inline bool packed_worth_tiles(size_t m, size_t n) { return m >= 4 * MR && n >= 512; }
+
+/* Numbers of a tile and what keeps tiles apart: of a power of two all would share sets of the
+ * cache. */
+static inline size_t packed_tile_size(size_t depth) { return depth * MR + APART; }
+
+/* Tiles of m rows of x. A few rows at a time, so many that vectors of their columns are whole rows
+ * of tiles or parts of one. */
+static void packed_copy_rows(float *to, const float *x, size_t ldx, size_t m, size_t depth)
+{
+    enum { V = (int)VF, M = (int)MR, ROWS = V > M ? V / M * M : M, WIDTH = V < M ? V : M,
+           AHEAD = 4 * APART };
+    for (size_t i = 0; i < m; i += ROWS)
+        for (size_t p = 0; p < depth; p += VF)
+            for (size_t r = i; r < i + ROWS; r += VF) {
+                size_t now = at_most(depth - p, VF);
+                vf row[VF];
+                for (size_t v = 0; v < VF; v++) {
+                    __builtin_prefetch(x + (r + v) * ldx + p + AHEAD);
+                    row[v] = r + v < m ? vf_get(x + (r + v) * ldx + p, now) : vf_zero();
+                }
+                vf_transpose(row);
+                for (size_t v = 0; v < now; v++) {
+                    float line[VF];
+                    vf_store(line, row[v]);
+                    for (size_t w = 0; w < VF && r + w < m && r + w < i + ROWS; w += WIDTH)
+                        memcpy(to + (r + w) / MR * packed_tile_size(depth) + (p + v) * MR +
+                                   (r + w) % MR,
+                               line + w, at_most(WIDTH, i + ROWS - r - w) * sizeof *line);
+                }
+            }
+}
+
+/* ---- how a product is cut ------------------------------------------------------------------ */
 
 /* How many numbers of k are taken at a time: all parts are nearly alike. */
 static inline size_t packed_depth(size_t k) { return pieces_of(k, pieces_of(k, DEPTH)); }
@@ -146,10 +223,12 @@ static inline size_t packed_rows(size_t rows, size_t depth)
     return pieces_of(pieces_of(rows, blocks ? blocks : 1), MR) * MR;
 }
 
-/* The most that packed_rows gives of at most `rows`: a block is at most half as large again. */
-static inline size_t packed_most_rows(size_t rows, size_t depth)
+/* Numbers that the tiles of a block of at most `rows` take: a block is at most half as large again
+ * as packed_rows wants it. */
+static inline size_t packed_room(size_t rows, size_t depth)
 {
-    return at_most(pieces_of(rows, MR), block_parameters * 3 / 2 / depth / MR + 1) * MR;
+    size_t tiles = at_most(pieces_of(rows, MR), block_parameters * 3 / 2 / depth / MR + 1);
+    return tiles * packed_tile_size(depth);
 }
 
 /* How many pieces y (m, n) is cut into across so that the largest of `team` pieces is smallest. */
