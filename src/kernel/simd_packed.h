@@ -23,6 +23,7 @@
 enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED / VF,
        NV = GROUPS * GROUP_V };
 enum { DEPTH = 768, NEAR = 16 }; /* of k at a time, at most; steps that w is fetched ahead */
+enum { ASKED = GROUPS > 1 ? 1 : MR }; /* rows of y whose lines are asked for at once */
 enum { L2 = 2 };                 /* __builtin_prefetch's second cache */
 enum { APART = 16 };             /* numbers of a cache line, which keep tiles of x apart */
 static const size_t block_parameters = 1u << 16; /* of x: 256 KB, a part of the second cache */
@@ -98,11 +99,12 @@ QKV_INLINE void packed_micro(const packed_block *b, size_t i, size_t j, const pa
         for (size_t r = 0; r < M; r++)
             sum[r][v] = lanes ? vf_get(y + r * b->ldy + v * VF, lanes) : vf_zero();
     }
-    for (size_t r = 0; r < M; r++) {
-        for (size_t g = 0; g < G; g++)
-            __builtin_prefetch(f->y + r * b->ldy + g * QKV_K_PACKED, 1, L2);
-        packed_steps(sum, rows, &w, &soon, b, f->step,
-                     b->depth * (r + 1) / M - b->depth * r / M, M, G, TILED);
+    for (size_t r = 0, end; r < M; r = end) {
+        end = at_most(r + ASKED, M);
+        for (size_t line = r * G; line < end * G; line++)
+            __builtin_prefetch(f->y + line / G * b->ldy + line % G * QKV_K_PACKED, 1, L2);
+        packed_steps(sum, rows, &w, &soon, b, f->step, b->depth * end / M - b->depth * r / M, M,
+                     G, TILED);
     }
     PACKED_UNROLLED
     for (size_t v = 0; v < G * GROUP_V; v++) {

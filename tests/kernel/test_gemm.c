@@ -344,10 +344,11 @@ static void test_gemv(void **state)
 }
 
 /* Every height of a tile, one and many of them, with 1 to 3 groups of columns left over, the last
- * one cut anywhere, and rows of x in more blocks than one. */
+ * one cut anywhere, rows of x in more blocks than one, and copied into tiles. */
 static void test_packed(void **state)
 {
-    static const size_t big[][3] = {{300, 97, 700}, {5, 2001, 64}, {20, 50, 9000}};
+    static const size_t big[][3] = {
+        {300, 97, 700}, {5, 2001, 64}, {20, 50, 9000}, {75, 1001, 1600}};
     fixture *f = *state;
     for (size_t t = 0; t < table_count; t++) {
         for (size_t m = 1; m <= 20; m++) {
@@ -356,7 +357,7 @@ static void test_packed(void **state)
                            awkward_size(f), i & 1, i & 2 ? 5 : 0, true);
             }
         }
-        for (size_t s = 0; s < 9; s++) {
+        for (size_t s = 0; s < 3 * sizeof big / sizeof *big; s++) {
             check_gemv(f, tables[t], teams[s % 3], big[s / 3][0], big[s / 3][1], big[s / 3][2],
                        true, s & 1, true);
         }
