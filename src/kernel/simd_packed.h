@@ -22,10 +22,9 @@
  * and 32 of the others. */
 enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED / VF,
        NV = GROUPS * GROUP_V };
-enum { DEPTH = 768, NEAR = 16 }; /* of k at a time, at most; steps that w is fetched ahead */
+enum { DEPTH = 768, NEAR = 16 };      /* of k at a time, at most; steps that w is fetched ahead */
 enum { ASKED = GROUPS > 1 ? 1 : MR }; /* rows of y whose lines are asked for at once */
-enum { L2 = 2 };                 /* __builtin_prefetch's second cache */
-enum { APART = 16 };             /* numbers of a cache line, which keep tiles of x apart */
+enum { L2 = 2, APART = 16 };          /* __builtin_prefetch's second cache; numbers of a line */
 static const size_t block_parameters = 1u << 16; /* of x: 256 KB, a part of the second cache */
 
 /* A block: y (m, n) = [y +] x w [+ bias] for a part of k, `depth` numbers of it. x: rows ldx apart;
@@ -44,9 +43,6 @@ typedef struct {
     const float *from, *y;
     size_t step;
 } packed_fetch;
-
-/* The sums of a tile stay in registers only where every index is a constant. */
-#define PACKED_UNROLLED _Pragma("GCC unroll 8")
 
 static inline size_t pieces_of(size_t n, size_t size) { return (n + size - 1) / size; }
 
@@ -91,11 +87,11 @@ QKV_INLINE void packed_micro(const packed_block *b, size_t i, size_t j, const pa
     const size_t ldx = TILED ? 1 : b->ldx;
     const float *rows[] = {x, x + 3 * ldx, x + 6 * ldx};
     float *y = b->y + i * b->ldy + j;
-    vf sum[MR][NV];
-    PACKED_UNROLLED
+    vf sum[MR][NV]; /* in registers only where every index is a constant */
+    QKV_UNROLL
     for (size_t v = 0; v < G * GROUP_V; v++) {
         size_t lanes = b->add ? packed_lanes(b, j + v * VF) : 0;
-        PACKED_UNROLLED
+        QKV_UNROLL
         for (size_t r = 0; r < M; r++)
             sum[r][v] = lanes ? vf_get(y + r * b->ldy + v * VF, lanes) : vf_zero();
     }
@@ -106,13 +102,13 @@ QKV_INLINE void packed_micro(const packed_block *b, size_t i, size_t j, const pa
         packed_steps(sum, rows, &w, &soon, b, f->step, b->depth * end / M - b->depth * r / M, M,
                      G, TILED);
     }
-    PACKED_UNROLLED
+    QKV_UNROLL
     for (size_t v = 0; v < G * GROUP_V; v++) {
         size_t at = j + v * VF, lanes = packed_lanes(b, at);
         if (!lanes)
             continue;
         vf bias = b->bias ? vf_get(b->bias + at, lanes) : vf_zero();
-        PACKED_UNROLLED
+        QKV_UNROLL
         for (size_t r = 0; r < M; r++)
             vf_put(y + r * b->ldy + v * VF, sum[r][v] + bias, lanes);
     }
