@@ -6,7 +6,7 @@
  * of w before the next block does, and one tile's columns (48 x 768: 147 KB) meet the whole block
  * meanwhile, so w comes from memory once a block.
  *
- * A tile never waits for memory, because three things are fetched while the sums before run: the
+ * So that a tile waits little for memory, three things are fetched while the sums before run: the
  * columns of the next tiles into the second cache, this tile's columns from there into the first
  * one some steps ahead, and the next tile's lines of y. All lines of y at once would stop the loads
  * of w meanwhile, so they are spread over k. Rows of x that many columns meet are copied into
