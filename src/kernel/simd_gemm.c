@@ -6,8 +6,7 @@
  * shapes, it serves those that the library is slow on (gemm_is_ours). */
 #include "kernel/simd_packed.h"
 
-enum { LINE = 16, SOON = 8 }; /* numbers of a cache line; rows that are fetched ahead */
-enum { AHEAD = 4 * LINE };    /* numbers of a row that is turned */
+enum { SOON = 8 }; /* rows that are fetched ahead */
 static const size_t panel_parameters = 1u << 20; /* of b: what is packed at a time, 4 MB */
 static const size_t worth_threads = 1u << 17; /* multiplications that pay for waking a team */
 
@@ -28,11 +27,7 @@ static void gemm_turn_group(float *to, const float *b, size_t ldb, size_t column
         for (size_t v = 0; v < QKV_K_PACKED; v += VF) {
             size_t now = at_most(depth - p, VF);
             vf row[VF];
-            for (size_t i = 0; i < VF; i++) {
-                __builtin_prefetch(b + (v + i) * ldb + p + AHEAD);
-                row[i] = v + i < columns ? vf_get(b + (v + i) * ldb + p, now) : vf_zero();
-            }
-            vf_transpose(row);
+            packed_turn(row, b + v * ldb + p, ldb, v < columns ? columns - v : 0, now);
             for (size_t i = 0; i < now; i++)
                 vf_store(to + (p + i) * QKV_K_PACKED + v, row[i]);
         }

@@ -182,22 +182,29 @@ static inline bool packed_worth_tiles(size_t m, size_t n) { return m >= 4 * MR &
  * cache. */
 static inline size_t packed_tile_size(size_t depth) { return depth * MR + APART; }
 
+/* VF rows turned: row[v] has number v of each. `rows` of them and `now` numbers exist, others are
+ * 0; what follows in them is fetched. */
+QKV_INLINE void packed_turn(vf row[VF], const float *x, size_t ldx, size_t rows, size_t now)
+{
+    enum { AHEAD = 4 * APART };
+    for (size_t i = 0; i < VF; i++) {
+        __builtin_prefetch(x + i * ldx + AHEAD);
+        row[i] = i < rows ? vf_get(x + i * ldx, now) : vf_zero();
+    }
+    vf_transpose(row);
+}
+
 /* Tiles of m rows of x. A few rows at a time, so many that vectors of their columns are whole rows
  * of tiles or parts of one. */
 static void packed_copy_rows(float *to, const float *x, size_t ldx, size_t m, size_t depth)
 {
-    enum { V = (int)VF, M = (int)MR, ROWS = V > M ? V / M * M : M, WIDTH = V < M ? V : M,
-           AHEAD = 4 * APART };
+    enum { V = (int)VF, M = (int)MR, ROWS = V > M ? V / M * M : M, WIDTH = V < M ? V : M };
     for (size_t i = 0; i < m; i += ROWS)
         for (size_t p = 0; p < depth; p += VF)
             for (size_t r = i; r < i + ROWS; r += VF) {
                 size_t now = at_most(depth - p, VF);
                 vf row[VF];
-                for (size_t v = 0; v < VF; v++) {
-                    __builtin_prefetch(x + (r + v) * ldx + p + AHEAD);
-                    row[v] = r + v < m ? vf_get(x + (r + v) * ldx + p, now) : vf_zero();
-                }
-                vf_transpose(row);
+                packed_turn(row, x + r * ldx + p, ldx, r < m ? m - r : 0, now);
                 for (size_t v = 0; v < now; v++) {
                     float line[VF];
                     vf_store(line, row[v]);
