@@ -1,6 +1,7 @@
-/* products_kernel.c - products in f32 alone: the library's and our own (src/kernel/simd_gemm.c), by
- * turns, in GF/s, and packed ones (simd_packed.c) of the same rows. Operands come from memory, as
- * in a training step.
+/* products_kernel.c - products alone, in GF/s, by turns: the library's in f32, our own
+ * (src/kernel/simd_gemm.c), packed ones (simd_packed.c) of the same rows, and those with operands
+ * rounded to bf16 that the processor has instructions for. Operands come from memory, as in a
+ * training step.
  *
  *   build/bench/bench_products_kernel [THREADS]   medians of TRIES
  */
@@ -92,19 +93,45 @@ static double seconds_packed(const qkv_exec *e, const shape *s, store *in, store
     return now() - start;
 }
 
-static void time_shape(const qkv_exec *e, qkv_k_gemm_fn *library, qkv_k_gemm_fn *own,
-                       const shape *s, store *in, store *out)
+/* Kinds of products, by turns; without a function: packed ones. */
+typedef struct {
+    const char *name;
+    qkv_k_gemm_fn *gemm;
+} product_kind;
+
+enum { MOST_KINDS = 6 };
+
+static size_t kinds_of(product_kind kinds[MOST_KINDS], qkv_k_gemm_fn *library, qkv_k_gemm_fn *own)
 {
-    double theirs[TRIES], ours[TRIES], packed[TRIES], flops = 2e-9 * (double)(s->m * s->n * s->k);
-    for (size_t i = 0; i < TRIES; i++) {
-        theirs[i] = seconds(library, e, s, in, out);
-        ours[i] = seconds(own, e, s, in, out);
-        packed[i] = seconds_packed(e, s, in, out);
-    }
-    double l = flops / median(theirs), o = flops / median(ours), p = flops / median(packed);
-    printf("%6zu x %5zu x %5zu  %s %s  library %6.1f  own %6.1f  (%.2f)  packed %6.1f\n", s->m,
-           s->n, s->k, s->ta ? "a turned" : "        ", s->tb ? "b turned" : "        ", l, o,
-           o / l, p);
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } rounded[] = {{"bf16", QKV__BF16}, {"AMX", QKV__BF16_AMX}};
+    size_t n = 0;
+    kinds[n++] = (product_kind){"library", library};
+    kinds[n++] = (product_kind){"own", own};
+    kinds[n++] = (product_kind){"packed", NULL};
+    for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
+        if (i ? qkv__cpu_amx() : qkv__cpu_bf16())
+            kinds[n++] = (product_kind){
+                rounded[i].name, qkv__kernels(qkv__cpu_isa() | rounded[i].bit)->gemm};
+    return n;
+}
+
+static void time_shape(const qkv_exec *e, const product_kind *kinds, size_t count, const shape *s,
+                       store *in, store *out)
+{
+    double took[MOST_KINDS][TRIES], flops = 2e-9 * (double)(s->m * s->n * s->k);
+    for (size_t i = 0; i < TRIES; i++)
+        for (size_t j = 0; j < count; j++)
+            took[j][i] = kinds[j].gemm ? seconds(kinds[j].gemm, e, s, in, out)
+                                       : seconds_packed(e, s, in, out);
+    printf("%6zu x %5zu x %5zu  %s %s", s->m, s->n, s->k, s->ta ? "a turned" : "        ",
+           s->tb ? "b turned" : "        ");
+    for (size_t j = 0; j < count; j++)
+        printf("  %s %6.1f", kinds[j].name, flops / median(took[j]));
+    printf("\n");
+    (void)fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -132,9 +159,11 @@ int main(int argc, char **argv)
     if (qkv__kernels_dnnl)
         qkv__kernels_dnnl(&library);
     store in = {numbers(ctx, STORE), 0}, out = {numbers(ctx, STORE), 0};
+    product_kind kinds[MOST_KINDS];
+    const size_t count = kinds_of(kinds, library.gemm, own);
     printf("GF/s, %d threads, %s\n", e.threads, qkv_machine_cpu());
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        time_shape(&e, library.gemm, own, &shapes[i], &in, &out);
+        time_shape(&e, kinds, count, &shapes[i], &in, &out);
     qkv__cpu.free(ctx, in.x);
     qkv__cpu.free(ctx, out.x);
     qkv__arena_destroy(e.scratch);
