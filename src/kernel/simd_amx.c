@@ -3,125 +3,85 @@
  *
  * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
  * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
- * Then blocks of c are computed, each by one thread, from parts that stay in the second cache.
- * Products with large operands, as those with a vocabulary, are cut: layouts take 32 MB at most. */
+ * What costs is what passes between the second cache and the rest. So op(b) is cut into blocks of
+ * columns that stay in the second cache of a thread, while strips of 32 rows of op(a) pass, and
+ * with them rows of c. Operands are laid out in spans of 16 MB at most, k in parts. */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
+#include <omp.h>
+
 #include "kernel/simd_tiles.h"
 
 enum {
-    BLOCK_M = 256, BLOCK_N = 256,   /* a block of c */
-    BLOCK_K = 384,                  /* at most, between visits to c: 24 KB of op(b) stay in L1 */
-    RUN = 64,                       /* tiles that a thread packs at a time */
-    MOST = 1 << 24                  /* numbers of both operands that are laid out at a time */
+    PAIR = 2 * SIDE,         /* lanes of two panels: rows of a strip, sides of a square */
+    MOST_DEPTH = 32,         /* tiles along k of a part */
+    STEP = 8,                /* of them, at most, between visits to sums: 16 KB of a strip */
+    BLOCK_TILES = 1024,      /* of a block: half of a second cache of 2 MB */
+    MOST_SQUARES = 64,       /* across a block: the sums of a strip are 256 KB */
+    SPAN_TILES = 1 << 14,    /* of an operand that are laid out at a time */
+    RUN = 64                 /* tiles that a thread packs at a time */
 };
 
 static qkv_k_gemm_fn *simd_amx_f32; /* what served before; the same in every table */
 
-static size_t panels_of(size_t lanes) { return 2 * units_of(lanes, 2 * SIDE); }
-
-/* ---- layout ------------------------------------------------------------------------------- */
-
-/* An operand (rows of op(a), columns of op(b)) and its tiles. */
-typedef struct {
-    operand of;
-    size_t panels, depth; /* tiles: across lanes, along k */
-    uint32_t *tiles;
-} layout;
+static size_t pairs_of(size_t lanes) { return units_of(lanes, PAIR); }
 
 /* ---- tiles of c --------------------------------------------------------------------------- */
 
 /* The product as all threads see it. */
 typedef struct {
     float *c;
-    const uint32_t *a, *b; /* tiles: those of a panel of 16 lanes lie one after another */
     const qkv_k_gemm_args *g;
-    size_t depth; /* tiles along k */
-    size_t step;  /* of them between visits to c */
-} simd_amx_job;
+    operand a, b;
+    size_t depth, parts;            /* tiles along k of a part */
+    size_t squares, blocks, strips; /* squares across a block */
+    size_t span_strips, span_blocks;
+    uint32_t *of_a, *of_b; /* tiles of the part at hand: those of a panel follow each other */
+    float *sums;           /* (threads, squares, PAIR, PAIR) */
+} amx_work;
 
-/* Where a tile's sums begin and end: rows of 16 floats, `ld` apart. Those of a tile that is not
- * whole in c lie in `aside`. */
+/* Tiles from `from` to `end` - 1 along k of `count` that a part has, the `part`-th. */
 typedef struct {
-    float *c;
-    size_t ldc, rows, columns; /* that c has of it */
-    const float *from;         /* NULL: zeros */
-    size_t from_ld;            /* 0: the same row, a bias, sixteen times */
+    size_t part, from, end, count;
+} amx_steps;
+
+/* Two tiles by two of sums: 32 x 32 numbers, in rows `ld` apart. */
+typedef struct {
+    const float *from; /* NULL: zeros */
+    size_t from_ld;    /* 0: the same row, a bias, for all */
     float *to;
     size_t to_ld;
-    float aside[SIDE * SIDE];
-} place;
+    const float *fetch; /* NULL, or where they will be written: it is far away */
+} amx_square;
 
-static void begin_aside(place *t, const float *bias, bool add)
+#define LOAD_SUMS(n, x, ld) _tile_loadd(n, x, (ld) * sizeof(float))
+#define STORE_SUMS(n, x, ld) _tile_stored(n, x, (ld) * sizeof(float))
+
+/* Of two panels of rows at `a` and two of columns at `b`, `panel` words apart: tiles p .. end-1
+ * along k. A row of the result may touch three lines. */
+QKV_INLINE void square_of_tiles(const amx_square *s, const uint32_t *a, const uint32_t *b,
+                                size_t panel, size_t p, size_t end)
 {
-    for (size_t r = 0; r < SIDE; r++) {
-        vf sum = vf_zero();
-        if (r < t->rows && t->columns && add)
-            sum = vf_get(t->c + r * t->ldc, t->columns);
-        if (r < t->rows && t->columns && bias)
-            sum = sum + vf_get(bias, t->columns);
-        vf_put(t->aside + r * SIDE, sum, VF);
+    const float *from = s->from, *line = s->fetch;
+    const size_t rows = line ? units_of(PAIR, end - p) : 0; /* a step */
+    if (from) {
+        const float *below = from + SIDE * s->from_ld;
+        LOAD_SUMS(0, from, s->from_ld);
+        LOAD_SUMS(1, from + SIDE, s->from_ld);
+        LOAD_SUMS(2, below, s->from_ld);
+        LOAD_SUMS(3, below + SIDE, s->from_ld);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
     }
-    t->from = t->to = t->aside;
-    t->from_ld = t->to_ld = SIDE;
-}
-
-static inline void begin_tile(place *t, const simd_amx_job *j, size_t row, size_t column,
-                              bool first)
-{
-    const qkv_k_gemm_args *g = j->g;
-    const float *bias = g->bias && first ? g->bias + column : NULL;
-    const bool add = g->acc || !first;
-    t->rows = row < g->m ? at_most(g->m - row, SIDE) : 0;
-    t->columns = column < g->n ? at_most(g->n - column, SIDE) : 0;
-    t->ldc = t->from_ld = t->to_ld = g->ldc;
-    t->c = t->to = j->c + (t->rows && t->columns ? row * g->ldc + column : 0);
-    t->from = add ? t->c : bias;
-    if (t->rows < SIDE || t->columns < SIDE || (add && bias))
-        begin_aside(t, bias, add);
-    else if (!add)
-        t->from_ld = 0;
-}
-
-static inline void end_tile(const place *t)
-{
-    for (size_t r = 0; r < t->rows && t->to == t->aside && t->columns; r++)
-        vf_put(t->c + r * t->ldc, vf_get(t->aside + r * SIDE, VF), t->columns);
-}
-
-/* Tile register `n`, which must be a constant. */
-#define LOAD_SUMS(n, t)                                                                           \
-    do {                                                                                          \
-        if ((t)->from)                                                                            \
-            _tile_loadd(n, (t)->from, (t)->from_ld * sizeof(float));                              \
-        else                                                                                      \
-            _tile_zero(n);                                                                        \
-    } while (0)
-#define STORE_SUMS(n, t) _tile_stored(n, (t)->to, (t)->to_ld * sizeof(float))
-
-/* Two tiles by two of c, from row and column on, and tiles p .. end-1 along k. Rows of c that are
- * only written are fetched while the sums are made: c is far away. A row may touch three lines. */
-static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, size_t p, size_t end)
-{
-    const size_t panel = j->depth * TILE;
-    const uint32_t *a = j->a + row / SIDE * panel, *b = j->b + column / SIDE * panel;
-    place t[4];
-    for (size_t i = 0; i < 4; i++)
-        begin_tile(&t[i], j, row + i / 2 * SIDE, column + i % 2 * SIDE, p == 0);
-    tiles_fence();
-    LOAD_SUMS(0, &t[0]);
-    LOAD_SUMS(1, &t[1]);
-    LOAD_SUMS(2, &t[2]);
-    LOAD_SUMS(3, &t[3]);
-    const bool fetch = t[0].from != t[0].to && t[3].rows == SIDE && t[3].columns == SIDE;
-    const size_t rows = fetch ? units_of(2 * SIDE, end - p) : 0; /* a step */
-    const float *next = t[0].c;
     for (; p < end; p++) {
-        for (size_t r = 0; r < rows; r++, next += j->g->ldc) {
-            __builtin_prefetch(next, 1);
-            __builtin_prefetch(next + SIDE, 1);
-            __builtin_prefetch(next + 2 * SIDE - 1, 1);
+        for (size_t r = 0; r < rows; r++, line += s->to_ld) {
+            __builtin_prefetch(line, 0, 2);
+            __builtin_prefetch(line + SIDE, 0, 2);
+            __builtin_prefetch(line + PAIR - 1, 0, 2);
         }
         _tile_loadd(4, a + p * TILE, 64);
         _tile_loadd(6, b + p * TILE, 64);
@@ -132,124 +92,177 @@ static void square_of_tiles(const simd_amx_job *j, size_t row, size_t column, si
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    STORE_SUMS(0, &t[0]);
-    STORE_SUMS(1, &t[1]);
-    STORE_SUMS(2, &t[2]);
-    STORE_SUMS(3, &t[3]);
-    for (size_t i = 0; i < 4; i++)
-        end_tile(&t[i]);
+    float *to = s->to, *below = to + SIDE * s->to_ld;
+    STORE_SUMS(0, to, s->to_ld);
+    STORE_SUMS(1, to + SIDE, s->to_ld);
+    STORE_SUMS(2, below, s->to_ld);
+    STORE_SUMS(3, below + SIDE, s->to_ld);
 }
 
-/* The block of c that begins there. */
-static void simd_amx_block(const simd_amx_job *j, size_t row, size_t column)
+/* A square that is not whole in c, or to which a bias is added, begins and ends aside. */
+static void begin_aside(float *aside, const amx_work *w, size_t row, size_t column, bool add,
+                        bool bias)
 {
-    size_t rows = at_most(j->g->m, row + BLOCK_M);
-    size_t columns = at_most(j->g->n, column + BLOCK_N);
-    for (size_t p = 0; p < j->depth; p += j->step)
-        for (size_t y = column; y < columns; y += 2 * SIDE)
-            for (size_t x = row; x < rows; x += 2 * SIDE)
-                square_of_tiles(j, x, y, p, at_most(j->depth, p + j->step));
+    const qkv_k_gemm_args *g = w->g;
+    for (size_t r = 0; r < PAIR; r++, aside += PAIR)
+        for (size_t i = 0; i < PAIR; i += SIDE) {
+            const size_t at = column + i, n = at < g->n ? at_most(g->n - at, SIDE) : 0;
+            vf sum = vf_zero();
+            if (n && row + r < g->m && add)
+                sum = vf_get(w->c + (row + r) * g->ldc + at, n);
+            if (n && bias)
+                sum = sum + vf_get(g->bias + at, n);
+            vf_put(aside + i, sum, VF);
+        }
+}
+
+static void end_aside(const float *aside, const amx_work *w, size_t row, size_t column)
+{
+    const qkv_k_gemm_args *g = w->g;
+    const size_t rows = at_most(g->m - row, PAIR), columns = at_most(g->n - column, PAIR);
+    for (size_t r = 0; r < rows; r++, aside += PAIR)
+        for (size_t i = 0; i < columns; i += SIDE)
+            vf_put(w->c + (row + r) * g->ldc + column + i, vf_get(aside + i, VF),
+                   at_most(columns - i, SIDE));
+}
+
+/* The square of c from row and column on, some steps along k of it. aside: its sums between. */
+static void step_square(const amx_work *w, const uint32_t *a, const uint32_t *b, float *aside,
+                        size_t row, size_t column, const amx_steps *s)
+{
+    const qkv_k_gemm_args *g = w->g;
+    const bool whole = row + PAIR <= g->m && column + PAIR <= g->n;
+    const bool bias = g->bias && !s->part, add = g->acc || s->part;
+    const bool first = !s->from, last = s->end == s->count;
+    float *c = w->c + row * g->ldc + column;
+    amx_square q = {aside, PAIR, aside, PAIR, NULL};
+    if (first && whole && !(bias && add)) {
+        q.from = add ? c : bias ? g->bias + column : NULL;
+        q.from_ld = add ? g->ldc : 0;
+    } else if (first) {
+        begin_aside(aside, w, row, column, add, bias);
+    }
+    if (last && whole) {
+        q.to = c;
+        q.to_ld = g->ldc;
+        q.fetch = q.from == c ? NULL : c;
+    }
+    tiles_fence();
+    square_of_tiles(&q, a, b, w->depth * TILE, s->from, s->end);
+    if (last && !whole)
+        end_aside(aside, w, row, column);
 }
 
 /* ---- the kernel --------------------------------------------------------------------------- */
 
-/* How many runs of tiles a layout has. */
-static size_t runs_of(const layout *o)
+/* Tiles along k that a part has: the last one may have fewer. */
+static size_t part_tiles(const amx_work *w, size_t part)
 {
-    return (o->of.along ? o->panels : o->depth) *
-           units_of(o->of.along ? o->depth : o->panels, RUN);
+    return at_most(units_of(w->g->k, DEPTH) - part * w->depth, w->depth);
 }
 
-/* Tiles that follow each other in the order in which memory has their numbers. */
-static void pack_run(const layout *o, size_t run)
+/* Lays out `pairs` pairs of panels of an operand, or as many as it has, from `pair` on, of a part;
+ * by the team. Tiles follow each other in the order in which memory has their numbers. */
+static void amx_pack(const operand *o, uint32_t *to, const amx_work *w, size_t part, size_t pair,
+                     size_t pairs)
 {
-    const size_t length = o->of.along ? o->depth : o->panels, runs = units_of(length, RUN);
-    const size_t line = run / runs, from = run % runs * RUN;
-    for (size_t i = from; i < at_most(length, from + RUN); i++) {
-        size_t panel = o->of.along ? line : i, p = o->of.along ? i : line;
-        pack_tile(o->tiles + (panel * o->depth + p) * TILE, &o->of, panel * SIDE, p * DEPTH);
+    const size_t panels = 2 * at_most(pairs_of(o->lanes) - pair, pairs);
+    const size_t depth = part_tiles(w, part), count = panels * depth;
+    const size_t length = o->along ? depth : panels;
+#pragma omp for schedule(dynamic)
+    for (size_t start = 0; start < count; start += RUN)
+        for (size_t i = start; i < at_most(count, start + RUN); i++) {
+            const size_t line = i / length, at = i % length;
+            const size_t panel = o->along ? line : at, p = o->along ? at : line;
+            pack_tile(to + (panel * w->depth + p) * TILE, o, pair * PAIR + panel * SIDE,
+                      (part * w->depth + p) * DEPTH);
+        }
+}
+
+/* A strip, whose tiles lie at `a`, and a block, whose tiles lie at `b`. */
+static void multiply_strip(const amx_work *w, float *sums, size_t part, const uint32_t *a,
+                           size_t strip, const uint32_t *b, size_t block)
+{
+    const size_t pair = 2 * w->depth * TILE, first = block * w->squares;
+    const size_t squares = at_most(pairs_of(w->g->n) - first, w->squares);
+    amx_steps s = {.part = part, .count = part_tiles(w, part)};
+    const size_t steps = units_of(s.count, units_of(s.count, STEP));
+    for (; s.from < s.count; s.from = s.end) {
+        s.end = at_most(s.count, s.from + steps);
+        for (size_t i = 0; i < squares; i++)
+            step_square(w, a, b + i * pair, sums + i * PAIR * PAIR, strip * PAIR,
+                        (first + i) * PAIR, &s);
     }
 }
 
-static void pack_both(const qkv_exec *e, const layout *a, const layout *b)
+/* Blocks from `block` on and strips from `strip` on, whose tiles are laid out. */
+static void multiply_spans(const amx_work *w, float *sums, size_t part, size_t strip, size_t block)
 {
-    const size_t runs_a = runs_of(a), runs = runs_a + runs_of(b);
-#pragma omp parallel for num_threads(e->threads) schedule(dynamic) default(none)                   \
-    shared(a, b, runs_a, runs)
-    for (size_t i = 0; i < runs; i++)
-        pack_run(i < runs_a ? a : b, i < runs_a ? i : i - runs_a);
+    const size_t strips = at_most(w->strips - strip, w->span_strips);
+    const size_t blocks = at_most(w->blocks - block, w->span_blocks);
+    const size_t pair = 2 * w->depth * TILE;
+#pragma omp for schedule(dynamic)
+    for (size_t i = 0; i < blocks * strips; i++)
+        multiply_strip(w, sums, part, w->of_a + i % strips * pair, strip + i % strips,
+                       w->of_b + i / strips * w->squares * pair, block + i / strips);
 }
 
-static void multiply_blocks(const qkv_exec *e, const simd_amx_job *j)
+static void multiply_parts(const qkv_exec *e, const amx_work *w)
 {
-    size_t across = units_of(j->g->n, BLOCK_N);
-    size_t blocks = units_of(j->g->m, BLOCK_M) * across;
-#pragma omp parallel num_threads(e->threads) default(none) shared(j, across, blocks)
+#pragma omp parallel num_threads(e->threads) default(none) shared(w)
     {
+        float *sums = w->sums + (size_t)omp_get_thread_num() * w->squares * PAIR * PAIR;
         configure_tiles(SIDE, ROW_BYTES);
-#pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < blocks; i++)
-            simd_amx_block(j, i / across * BLOCK_M, i % across * BLOCK_N);
+        for (size_t part = 0; part < w->parts; part++)
+            for (size_t strip = 0; strip < w->strips; strip += w->span_strips) {
+                amx_pack(&w->a, w->of_a, w, part, strip, w->span_strips);
+                for (size_t block = 0; block < w->blocks; block += w->span_blocks) {
+                    amx_pack(&w->b, w->of_b, w, part, block * w->squares,
+                             w->span_blocks * w->squares);
+                    multiply_spans(w, sums, part, strip, block);
+                }
+            }
         _tile_release();
     }
 }
 
-/* A product whose tiles fit. */
+/* How the product is cut: evenly, by its shape alone, so that its bits are those of any team. */
+static void amx_cut(amx_work *w)
+{
+    const size_t tiles = units_of(w->g->k, DEPTH), pairs = pairs_of(w->g->n);
+    w->parts = units_of(tiles, MOST_DEPTH);
+    w->depth = units_of(tiles, w->parts);
+    w->parts = units_of(tiles, w->depth);
+    w->blocks = units_of(pairs, at_most(BLOCK_TILES / (2 * w->depth), MOST_SQUARES));
+    w->squares = units_of(pairs, w->blocks);
+    w->blocks = units_of(pairs, w->squares);
+    w->strips = pairs_of(w->g->m);
+    w->span_strips = at_most(w->strips, SPAN_TILES / (2 * w->depth));
+    w->span_blocks = at_most(w->blocks, SPAN_TILES / (2 * w->depth * w->squares));
+}
+
 static void simd_amx_product(const qkv_exec *e, float *c, const float *a, const float *b,
                              const qkv_k_gemm_args *g)
 {
-    const size_t depth = units_of(g->k, DEPTH);
-    layout left = {{a, g->lda, g->m, g->k, !g->ta, true}, panels_of(g->m), depth, NULL};
-    layout right = {{b, g->ldb, g->n, g->k, g->tb, false}, panels_of(g->n), depth, NULL};
+    amx_work w = {.c = c, .g = g, .a = {a, g->lda, g->m, g->k, !g->ta, true},
+                  .b = {b, g->ldb, g->n, g->k, g->tb, false}};
+    amx_cut(&w);
+    const size_t pair = 2 * w.depth * TILE_BYTES, sums = w.squares * PAIR * PAIR;
     qkv__mark mark = qkv__arena_mark(e->scratch);
-    left.tiles = qkv__arena_alloc(e->scratch, left.panels * depth * TILE * sizeof *left.tiles);
-    right.tiles = left.tiles ? qkv__arena_alloc(e->scratch, right.panels * depth * TILE *
-                                                                sizeof *right.tiles)
-                             : NULL;
-    if (right.tiles && !e->meta) {
-        size_t visits = units_of(depth, BLOCK_K / DEPTH);
-        simd_amx_job j = {c, left.tiles, right.tiles, g, depth, units_of(depth, visits)};
-        pack_both(e, &left, &right);
-        multiply_blocks(e, &j);
-    }
+    w.of_a = qkv__arena_alloc(e->scratch, w.span_strips * pair);
+    w.of_b = w.of_a ? qkv__arena_alloc(e->scratch, w.span_blocks * w.squares * pair) : NULL;
+    w.sums = w.of_b ? qkv__arena_alloc(e->scratch, (size_t)e->threads * sums * sizeof *w.sums)
+                    : NULL;
+    if (w.sums && !e->meta)
+        multiply_parts(e, &w);
     qkv__arena_release(e->scratch, mark);
-}
-
-static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
-                          const qkv_k_gemm_args *g);
-
-/* The product in two halves, cut across its longest side. */
-static void multiply_halves(const qkv_exec *e, float *c, const float *a, const float *b,
-                            const qkv_k_gemm_args *g)
-{
-    const size_t longest = g->m > g->n ? g->m : g->n;
-    qkv_k_gemm_args first = *g, second = *g;
-    size_t *half = g->k >= longest ? &first.k : g->m == longest ? &first.m : &first.n;
-    size_t *rest = g->k >= longest ? &second.k : g->m == longest ? &second.m : &second.n;
-    *half = units_of(*half / 2, BLOCK_M) * BLOCK_M;
-    *rest -= *half;
-    simd_amx_gemm(e, c, a, b, &first);
-    if (half == &first.k) {
-        second.acc = true;
-        second.bias = NULL;
-        a += *half * (g->ta ? g->lda : 1);
-        b += *half * (g->tb ? 1 : g->ldb);
-    } else if (half == &first.m) {
-        a += *half * (g->ta ? 1 : g->lda);
-        c += *half * g->ldc;
-    } else {
-        second.bias = g->bias ? g->bias + *half : NULL;
-        b += *half * (g->tb ? g->ldb : 1);
-        c += *half;
-    }
-    simd_amx_gemm(e, c, a, b, &second);
 }
 
 static void simd_amx_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
                           const qkv_k_gemm_args *g)
 {
     if (g->m * g->n * g->k >= QKV__BF16_LEAST)
-        ((g->m + g->n) * g->k > MOST ? multiply_halves : simd_amx_product)(e, c, a, b, g);
+        simd_amx_product(e, c, a, b, g);
     else if (!e->meta)
         simd_amx_f32(e, c, a, b, g);
 }

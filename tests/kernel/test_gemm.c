@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "each.h"
 #include "isas.h"
@@ -121,14 +123,35 @@ typedef struct {
     size_t entries; /* how many to check; 0: all */
 } layout;
 
+/* n random numbers that end where memory begins that may not be read. */
+typedef struct {
+    float *x;
+    unsigned char *pages;
+    size_t bytes;
+} fenced;
+
+static fenced fenced_array(fixture *f, size_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = n * sizeof(float);
+    const size_t whole = (bytes + page - 1) / page * page;
+    fenced a = {.bytes = whole + page};
+    a.pages = mmap(NULL, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(a.pages != MAP_FAILED);
+    assert_int_equal(mprotect(a.pages + whole, page, PROT_NONE), 0);
+    a.x = (float *)(void *)(a.pages + whole - bytes);
+    for (size_t i = 0; i < n; i++)
+        a.x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
+    return a;
+}
+
 static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g, layout l)
 {
     size_t rows_a = g.ta ? g.k : g.m, rows_b = g.tb ? g.n : g.k;
     g.lda = (g.ta ? g.m : g.k) + l.pad_a;
     g.ldb = (g.tb ? g.k : g.n) + l.pad_b;
     g.ldc = g.n + l.pad_c;
-    float *a = random_array(f, rows_a * g.lda), *b = random_array(f, rows_b * g.ldb);
-    float *bias = random_array(f, g.n);
+    fenced left = fenced_array(f, rows_a * g.lda), right = fenced_array(f, rows_b * g.ldb);
+    float *a = left.x, *b = right.x, *bias = random_array(f, g.n);
     for (size_t i = 0; i < g.n; i++) /* not to be lost in the rounding of long sums */
         bias[i] *= 64;
     g.bias = l.bias ? bias : NULL;
@@ -164,8 +187,8 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
         check_entry(c[at], a + (g.ta ? i : i * g.lda), g.ta ? g.lda : 1,
                     b + (g.tb ? j * g.ldb : j), g.tb ? 1 : g.ldb, g.k, was, added);
     }
-    free(a);
-    free(b);
+    assert_int_equal(munmap(left.pages, left.bytes), 0);
+    assert_int_equal(munmap(right.pages, right.bytes), 0);
     free(bias);
     free(before);
     free(c);
@@ -207,7 +230,7 @@ static void test_big_shapes(void **state)
     static const size_t shapes[][3] = {
         {1031, 130, 67}, {66, 3001, 130}, {70, 129, 3072}, {257, 768, 3072}, {1024, 128, 512},
         {512, 1543, 384}, {9, 4099, 515}, {1, 1000, 1000}, {300, 1, 700}, {768, 300, 1},
-        {1000, 70, 384}, {33, 2500, 900},
+        {1000, 70, 384}, {33, 2500, 900}, {70, 90, 1101},
     };
     fixture *f = *state;
     for (size_t t = 0; t < gemm_count; t++) {
