@@ -20,12 +20,12 @@
 #include "kernel/simd_tiles.h"
 
 enum {
-    STEP = 12, MOST_ROWS = 256,
+    STEP = 12, MOST_ROWS = 1024,
     FETCH = 8192,             /* bytes of w that are fetched ahead: it is far away */
     AHEAD = 4                 /* tiles of integers that are multiplied before they are summed */
 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
-static const size_t x_bytes = 1u << 20;       /* of x in a block of rows: half the second cache */
+static const size_t x_bytes = 3u << 19; /* of x in a block of rows: most of a second cache */
 
 typedef struct {
     float *y;
