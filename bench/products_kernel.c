@@ -99,20 +99,21 @@ typedef struct {
     qkv_k_gemm_fn *gemm;
 } product_kind;
 
-enum { MOST_KINDS = 6 };
+enum { MOST_KINDS = 5 };
 
 static size_t kinds_of(product_kind kinds[MOST_KINDS], qkv_k_gemm_fn *library, qkv_k_gemm_fn *own)
 {
     static const struct {
         const char *name;
+        bool (*has)(void);
         unsigned bit;
-    } rounded[] = {{"bf16", QKV__BF16}, {"AMX", QKV__BF16_AMX}};
+    } rounded[] = {{"bf16", qkv__cpu_bf16, QKV__BF16}, {"AMX", qkv__cpu_amx, QKV__BF16_AMX}};
     size_t n = 0;
     kinds[n++] = (product_kind){"library", library};
     kinds[n++] = (product_kind){"own", own};
     kinds[n++] = (product_kind){"packed", NULL};
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
-        if (i ? qkv__cpu_amx() : qkv__cpu_bf16())
+        if (rounded[i].has() && qkv__cpu_isa() & QKV_ISA_AVX512)
             kinds[n++] = (product_kind){
                 rounded[i].name, qkv__kernels(qkv__cpu_isa() | rounded[i].bit)->gemm};
     return n;

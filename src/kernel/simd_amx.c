@@ -1,11 +1,12 @@
 /* simd_amx.c - products of operands rounded to bf16, with sums in f32, by AMX: a tile of 16 x 16
  * sums takes 32 numbers along k at a time, sixteen times as many products as a vector instruction.
  *
- * Both operands are rounded and laid out in tiles of 1 KB first, each once, by all threads: of
- * op(a) 16 rows of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
+ * Both operands are rounded and laid out in tiles of 1 KB first, by all threads: of op(a) 16 rows
+ * of 32 numbers along k; of op(b) 16 pairs of numbers along k, of 16 columns each.
  * What costs is what passes between the second cache and the rest. So op(b) is cut into blocks of
  * columns that stay in the second cache of a thread, while strips of 32 rows of op(a) pass, and
- * with them rows of c. Operands are laid out in spans of 16 MB at most, k in parts. */
+ * with them rows of c. Operands are laid out a span of 16 MB at a time, k in parts: each number
+ * once, but op(b) again for each span of op(a). */
 #include "kernel/simd.h"
 
 #ifdef QKV_SIMD_avx512
@@ -162,14 +163,14 @@ static size_t part_tiles(const amx_work *w, size_t part)
 }
 
 /* Lays out `pairs` pairs of panels of an operand, or as many as it has, from `pair` on, of a part;
- * by the team. Tiles follow each other in the order in which memory has their numbers. */
+ * by the team, which does not wait; in the order in which memory has their numbers. */
 static void amx_pack(const operand *o, uint32_t *to, const amx_work *w, size_t part, size_t pair,
                      size_t pairs)
 {
     const size_t panels = 2 * at_most(pairs_of(o->lanes) - pair, pairs);
     const size_t depth = part_tiles(w, part), count = panels * depth;
     const size_t length = o->along ? depth : panels;
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic) nowait
     for (size_t start = 0; start < count; start += RUN)
         for (size_t i = start; i < at_most(count, start + RUN); i++) {
             const size_t line = i / length, at = i % length;
@@ -186,7 +187,7 @@ static void multiply_strip(const amx_work *w, float *sums, size_t part, const ui
     const size_t pair = 2 * w->depth * TILE, first = block * w->squares;
     const size_t squares = at_most(pairs_of(w->g->n) - first, w->squares);
     amx_steps s = {.part = part, .count = part_tiles(w, part)};
-    const size_t steps = units_of(s.count, units_of(s.count, STEP));
+    const size_t steps = even_pieces(s.count, STEP);
     for (; s.from < s.count; s.from = s.end) {
         s.end = at_most(s.count, s.from + steps);
         for (size_t i = 0; i < squares; i++)
@@ -195,12 +196,13 @@ static void multiply_strip(const amx_work *w, float *sums, size_t part, const ui
     }
 }
 
-/* Blocks from `block` on and strips from `strip` on, whose tiles are laid out. */
+/* Blocks from `block` on and strips from `strip` on, once the team has laid out their tiles. */
 static void multiply_spans(const amx_work *w, float *sums, size_t part, size_t strip, size_t block)
 {
     const size_t strips = at_most(w->strips - strip, w->span_strips);
     const size_t blocks = at_most(w->blocks - block, w->span_blocks);
     const size_t pair = 2 * w->depth * TILE;
+#pragma omp barrier
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < blocks * strips; i++)
         multiply_strip(w, sums, part, w->of_a + i % strips * pair, strip + i % strips,
@@ -230,11 +232,9 @@ static void multiply_parts(const qkv_exec *e, const amx_work *w)
 static void amx_cut(amx_work *w)
 {
     const size_t tiles = units_of(w->g->k, DEPTH), pairs = pairs_of(w->g->n);
-    w->parts = units_of(tiles, MOST_DEPTH);
-    w->depth = units_of(tiles, w->parts);
+    w->depth = even_pieces(tiles, MOST_DEPTH);
     w->parts = units_of(tiles, w->depth);
-    w->blocks = units_of(pairs, at_most(BLOCK_TILES / (2 * w->depth), MOST_SQUARES));
-    w->squares = units_of(pairs, w->blocks);
+    w->squares = even_pieces(pairs, at_most(BLOCK_TILES / (2 * w->depth), MOST_SQUARES));
     w->blocks = units_of(pairs, w->squares);
     w->strips = pairs_of(w->g->m);
     w->span_strips = at_most(w->strips, SPAN_TILES / (2 * w->depth));

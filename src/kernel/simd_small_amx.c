@@ -306,7 +306,7 @@ static void amx_finish(const amx_job *t, size_t tile, size_t g, size_t g1, const
 static void amx_groups_bf16(const amx_job *t, size_t first, size_t end, size_t g0, size_t g1,
                             unsigned char *aside)
 {
-    size_t visits = units_of(t->depth, STEP), step = units_of(t->depth, visits);
+    const size_t step = even_pieces(t->depth, STEP);
     float *sums = (float *)(void *)(aside + 2 * TILE_BYTES);
     for (size_t g = g0; g < g1; g += 2) {
         const amx_pair w = amx_take_pair(t, g, g1, aside);

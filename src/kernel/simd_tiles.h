@@ -19,6 +19,9 @@ enum {
 
 static inline size_t units_of(size_t n, size_t unit) { return (n + unit - 1) / unit; }
 
+/* The size of pieces of n, as few as have at most `most` each, and as equal as they can be. */
+static inline size_t even_pieces(size_t n, size_t most) { return units_of(n, units_of(n, most)); }
+
 /* gcc's tile instructions do not say which memory they read: between writing it and a tile that is
  * loaded from it, where both are in one function. */
 static inline void tiles_fence(void) { __asm__ volatile("" : : : "memory"); }

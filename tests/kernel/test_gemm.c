@@ -139,8 +139,7 @@ static fenced fenced_array(fixture *f, size_t n)
     assert_true(a.pages != MAP_FAILED);
     assert_int_equal(mprotect(a.pages + whole, page, PROT_NONE), 0);
     a.x = (float *)(void *)(a.pages + whole - bytes);
-    for (size_t i = 0; i < n; i++)
-        a.x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
+    random_fill(f, a.x, n);
     return a;
 }
 

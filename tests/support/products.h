@@ -35,13 +35,19 @@ static inline int teardown(void **state)
     return 0;
 }
 
+/* From -1 to 1. */
+static inline void random_fill(fixture *f, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
+}
+
 /* From -1 to 1, the caller's to free. */
 static inline float *random_array(fixture *f, size_t n)
 {
     float *x = malloc((n + 1) * sizeof *x);
     assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
+    random_fill(f, x, n);
     return x;
 }
 
