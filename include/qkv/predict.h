@@ -35,7 +35,8 @@ typedef struct {
     size_t optimizer;   /* state of the optimiser, of this rank */
     size_t averages;    /* average of the weights, of this rank */
     size_t exchange;    /* gradients of other ranks that arrive */
-    size_t activations; /* tensors kept for the backward pass, and their gradients */
+    size_t activations; /* tensors kept for the backward pass, and their gradients, but for those
+                           in memory of the parameters' gradients */
     size_t scratch;     /* maximum scratch memory of a kernel */
     size_t process;     /* the process now, and what other libraries allocate when they compute; of
                            several ranks also what qkv_train measures the machine's limit in */

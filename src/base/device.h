@@ -35,7 +35,8 @@ struct qkv__device {
      * processor has. */
     unsigned products;
     size_t block_bytes; /* of temporaries that long work is cut into; 0: as on the processor */
-    /* A norm takes as long as reading memory does: nothing is made again (qkv__for_products). */
+    /* A norm takes as long as reading memory does: nothing is made again (qkv__for_products). And
+     * no memory of gradients is lent (tensor/lend.h). */
     bool keeps;
     /* Kernels whose products are of bf16 read and write activations in bf16 (qkv_exec): norms,
      * linear layers, gated units, attention and cross-entropy make such (qkv__for_products). */

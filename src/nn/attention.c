@@ -191,8 +191,10 @@ static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, const mha_
     o->dropout = m->c.dropout;
     o->dropout_id = m->dropout_id;
     o->probe = m->probe;
+    qkv__for_products(t, !seen->cache);
     qkv_tensor *y = seen->slots ? qkv_kv_cache_attend(t, seen->cache, seen->slots, q, o)
                                 : qkv_attention(t, q, seen->k, seen->v, o);
+    qkv__for_products(t, false);
     y = mha_place(m, t, "z", y);
     if (!y)
         return NULL;

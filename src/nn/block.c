@@ -250,6 +250,17 @@ static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *
     return branch && s->x;
 }
 
+/* Without a cache rows may be many, and queries, keys and values are more than the rest of a block:
+ * in inference their memory is given back before the feed-forward network takes its own. */
+static qkv_tensor *attend(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
+                          qkv_kv_cache *cache)
+{
+    if (cache)
+        return qkv_mha_forward(m, t, x, seq, cache);
+    const qkv_scope scope = qkv_scope_begin(t);
+    return qkv_scope_end(t, scope, qkv_mha_forward(m, t, x, seq, NULL));
+}
+
 /* A place of the residual stream, which is summed up for a probe; dropout_id: of the branch. */
 static bool stream_place(const qkv_block *b, qkv_tape *t, qkv_stream *s, const char *name,
                          uint32_t dropout_id)
@@ -276,13 +287,13 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
         return false;
     }
     qkv_tensor *x = enter(b, t, s, &attention, before);
-    qkv_tensor *y = qkv_mha_forward(b->self, t, x, seq, cache ? cache->self : NULL);
+    qkv_tensor *y = attend(b->self, t, x, seq, cache ? cache->self : NULL);
     qkv__let_go(t, x);
     bool fine = leave(b, t, s, seq, y, &attention, b->dropout_id + DROPOUT_ID_ATTN);
     before = b->dropout_id + DROPOUT_ID_ATTN;
     if (fine && b->c.cross) {
         x = enter(b, t, s, &cross, before);
-        y = qkv_mha_forward(b->cross, t, x, seq, cache ? cache->cross : NULL);
+        y = attend(b->cross, t, x, seq, cache ? cache->cross : NULL);
         qkv__let_go(t, x);
         fine = leave(b, t, s, seq, y, &cross, b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;

@@ -3,84 +3,11 @@
  * A pass starts from outputs with given gradients, and goes to every parameter and required
  * tensor, or to chosen tensors only. Nothing is filled with zeros: the first writer of a
  * gradient stores, later ones add; only parts of a tensor that no one wrote are cleared. The
- * gradient of an intermediate goes back to a pool as soon as the node that made it has run. */
+ * gradient of an intermediate goes back to the pool as soon as the node that made it has run. */
 #include <string.h>
 
 #include "tensor/param.h"
 #include "tensor/tape.h"
-
-enum { SPARE_ALIGN = 64 };
-
-/* ---- the pool ----------------------------------------------------------------------------- */
-
-struct qkv__buffer {
-    qkv_real *data;
-    struct qkv__buffer *next;
-};
-
-static void backward_push(struct qkv__buffer **list, struct qkv__buffer *b)
-{
-    b->next = *list;
-    *list = b;
-}
-
-static void *new_buffer(qkv_tape *t, size_t bytes)
-{
-    size_t need = (bytes + SPARE_ALIGN - 1) / SPARE_ALIGN * SPARE_ALIGN;
-    if (need == 0 || need > t->spare_bytes)
-        return qkv__step_memory(t, bytes);
-    void *p = t->spare;
-    t->spare += need;
-    t->spare_bytes -= need;
-    return p;
-}
-
-/* A buffer of at least `bytes`: the smallest free one that is not twice too large, else new. */
-static qkv_real *pool_take(qkv_tape *t, size_t bytes)
-{
-    qkv__pool_class *best = NULL;
-    for (int i = 0; i < t->pool_classes; i++) {
-        qkv__pool_class *c = &t->pool[i];
-        bool fits = c->free && c->bytes >= bytes && c->bytes / 2 <= bytes;
-        if (fits && (!best || c->bytes < best->bytes))
-            best = c;
-    }
-    if (!best)
-        return new_buffer(t, bytes);
-    struct qkv__buffer *b = best->free;
-    best->free = b->next;
-    backward_push(&t->empty, b);
-    return b->data;
-}
-
-static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
-{
-    qkv__pool_class *c = NULL;
-    for (int i = 0; i < t->pool_classes && !c; i++)
-        if (t->pool[i].bytes == bytes)
-            c = &t->pool[i];
-    if (!c) {
-        if (t->pool_classes == QKV__POOL_CLASSES)
-            return; /* stays unused until the reset */
-        c = &t->pool[t->pool_classes++];
-        *c = (qkv__pool_class){bytes, NULL};
-    }
-    struct qkv__buffer *b = t->empty;
-    if (b)
-        t->empty = b->next;
-    else if (!(b = qkv__step_alloc(t, sizeof *b)))
-        return;
-    b->data = p;
-    backward_push(&c->free, b);
-}
-
-void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
-{
-    if (t->retain_graph || t->region || bytes <= t->spare_bytes)
-        return;
-    t->spare = p;
-    t->spare_bytes = bytes;
-}
 
 /* ---- gradients of roots ------------------------------------------------------------------- */
 
@@ -136,7 +63,7 @@ static bool open_grad(qkv_tape *t, qkv_tensor *root)
         if (!root->grad && !t->status)
             t->status = QKV_E_MEMORY;
     } else {
-        root->grad = pool_take(t, root_bytes(root));
+        root->grad = qkv__pool_take(t, root_bytes(root));
     }
     return root->grad != NULL;
 }
@@ -174,7 +101,7 @@ static void stop_sharing(qkv_tensor *root)
 /* A copy of the gradient, which is to change, is the root's own. False when memory is out. */
 static bool own_grad(qkv_tape *t, qkv_tensor *root)
 {
-    qkv_real *copy = pool_take(t, root_bytes(root));
+    qkv_real *copy = qkv__pool_take(t, root_bytes(root));
     if (copy)
         t->device->copy(copy, root->grad, root_bytes(root));
     root->grad = copy;
@@ -412,6 +339,8 @@ static void run_node(qkv_tape *t, const qkv__node *n)
         t->status = QKV_E_MEMORY;
     use_up(t, n);
     qkv__let_outputs_go(t, n);
+    if (t->lender && !t->region && !t->retain_graph)
+        qkv__lend_return(t->lender, n->prev ? n->prev->lent : 0);
     for (int i = 0; i < n->n_out; i++) {
         qkv_tensor *y = n->out[i];
         bool keep = y->required || y->kept == t->pass;
@@ -419,7 +348,7 @@ static void run_node(qkv_tape *t, const qkv__node *n)
             if (y->shares)
                 stop_sharing(y);
             else
-                pool_give(t, y->grad, root_bytes(y));
+                qkv__pool_give(t, y->grad, root_bytes(y));
             y->grad = NULL;
             y->state = QKV__GRAD_NONE;
         }
@@ -469,6 +398,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         if (into_param(t, leaf) && leaf->uses == 0 && leaf->pass == t->pass)
             backward_complete(t, leaf); /* an output of the pass itself */
     if (!a->retain_graph) {
+        qkv__lend_end(&t->lender);
         t->dropped++;
         t->first = t->last = NULL;
         for (qkv_tensor *leaf = t->leaves; leaf; leaf = leaf->next_leaf)

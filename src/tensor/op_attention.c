@@ -375,7 +375,8 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     if (!op_attention_describe(t, &p, in, &o))
         return NULL;
     size_t shape[] = {in[0]->shape[0], in[0]->shape[1], p.args.H, p.args.Dv};
-    qkv_tensor *y = qkv__new(t, in[0]->dtype, 4, shape);
+    qkv_tensor *y = t->remaking ? qkv__new_inner(t, in[0]->dtype, 4, shape)
+                                : qkv__new(t, in[0]->dtype, 4, shape);
     p.lse = qkv__step_memory(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
     if (!y || !p.lse)
         return NULL;

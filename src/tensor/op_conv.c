@@ -61,7 +61,7 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
         return qkv__op_fail(t, "conv2d", "x %s is smaller than the window of %s with its padding",
                             qkv__shape_text(t, x), qkv__shape_text(t, w));
     size_t shape[] = {p.B, p.OH, p.OW, p.N};
-    qkv_tensor *y = qkv__new(t, qkv__dtype_of_output(t, 3, in), 4, shape);
+    qkv_tensor *y = qkv__new_for_products(t, 4, shape, 3, in);
     if (!y)
         return NULL;
     const qkv_exec e = conv_exec(t, qkv__is_rounded(y), qkv__is_rounded(in[0]), false);

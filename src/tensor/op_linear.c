@@ -158,13 +158,13 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     if (!(plain && recording) && !(x = in[0] = qkv__widened(t, x)))
         return NULL;
     bool rounds = plain && recording && act == QKV_ACT_NONE;
-    qkv_dtype dtype = rounds ? qkv__dtype_of_output(t, inputs, in) : QKV_REAL;
-    qkv_tensor *y = qkv__new(t, dtype, x->ndim, shape);
+    qkv_tensor *y = rounds ? qkv__new_for_products(t, x->ndim, shape, inputs, in)
+                           : qkv__new(t, QKV_REAL, x->ndim, shape);
     if (!y)
         return NULL;
     qkv_real *out = qkv__real(y);
     if (act != QKV_ACT_NONE && recording) {
-        params.before = qkv__new_like(t, y);
+        params.before = qkv__new_inner(t, y->dtype, y->ndim, y->shape);
         if (!params.before)
             return NULL;
         out = qkv__real(params.before);
@@ -270,7 +270,7 @@ qkv_tensor *qkv__feed_forward(qkv_tape *t, qkv_tensor *x, const qkv__layer *up, 
     if (terms && !(in[X] = qkv__widened(t, in[X])))
         return NULL;
     linear_params p = {.act = act};
-    p.before = qkv__new(t, inner ? (qkv_dtype)QKV__ROUNDED : QKV_REAL, in[X]->ndim, shape);
+    p.before = qkv__new_inner(t, inner ? (qkv_dtype)QKV__ROUNDED : QKV_REAL, in[X]->ndim, shape);
     shape[in[X]->ndim - 1] = narrow.N;
     qkv_tensor *y = p.before ? qkv__new(t, QKV_REAL, in[X]->ndim, shape) : NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);

@@ -22,6 +22,7 @@ struct qkv_params {
     size_t count, room;
     qkv__grad_memory_fn *grad_memory; /* NULL: gradients are in memory, once made */
     void *grad_user;
+    qkv__lending lending;
     bool pack;
     qkv_status status; /* of the last that could not be made */
 };
@@ -40,6 +41,7 @@ qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
         return QKV_E_MEMORY;
     ps->ctx = ctx;
     ps->device = qkv__context_device(ctx);
+    ps->lending.owner = ps;
     if (qkv__arena_create_on(&ps->memory, ctx, ps->device, "parameter") ||
         qkv__arena_create_on(&ps->scratch, ctx, ps->device, "scratch") ||
         qkv__arena_create(&ps->host, ctx, "parameter")) {
@@ -54,6 +56,7 @@ void qkv_params_destroy(qkv_params *ps)
 {
     if (!ps)
         return;
+    qkv__lend_forget(&ps->lending);
     qkv_free(ps->ctx, ps->list);
     qkv__arena_destroy(ps->memory);
     qkv__arena_destroy(ps->scratch);
@@ -110,7 +113,7 @@ qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const 
 
 void *qkv__param_memory(qkv_param *p, size_t bytes)
 {
-    void *memory = qkv__arena_alloc(p->owner->memory, bytes);
+    void *memory = qkv__params_memory(p->owner, bytes);
     return memory ? memory : failed(p->owner);
 }
 
@@ -269,6 +272,7 @@ const qkv__device *qkv__params_device(const qkv_params *ps) { return ps->device;
 qkv__arena *qkv__params_exchange(qkv_params *ps, qkv__arena *fresh)
 {
     qkv__arena *old = ps->memory;
+    qkv__lend_forget(&ps->lending);
     ps->memory = fresh;
     return old;
 }
@@ -320,12 +324,55 @@ void qkv__params_on_grad_memory(qkv_params *ps, qkv__grad_memory_fn *fn, void *u
     ps->grad_user = user;
 }
 
+void *qkv__params_memory(qkv_params *ps, size_t bytes)
+{
+    return qkv__arena_alloc(ps->memory, bytes);
+}
+
+static size_t grad_bytes(const qkv_param *p)
+{
+    const size_t bytes = p->count * sizeof *p->grad;
+    return (bytes + QKV__LEND_ALIGN - 1) / QKV__LEND_ALIGN * QKV__LEND_ALIGN;
+}
+
+/* Tables are used first, and often again by the output layer. */
+static bool grad_will_lend(const qkv_param *p)
+{
+    return !p->frozen && !p->grad && p->role != QKV__TABLE;
+}
+
+bool qkv__params_lay_out_grads(qkv_params *ps)
+{
+    size_t at = 0;
+    if (ps->lending.laid_out || ps->device->keeps || ps->grad_memory)
+        return true;
+    for (size_t i = 0; i < ps->count; i++)
+        at += grad_will_lend(ps->list[i]) ? grad_bytes(ps->list[i]) : 0;
+    char *begin = at ? qkv__params_memory(ps, at) : NULL;
+    if (at && !begin)
+        return false;
+    qkv__lend_lay_out(&ps->lending, begin, at);
+    for (size_t i = 0; i < ps->count; i++)
+        if (grad_will_lend(ps->list[i]))
+            ps->list[i]->grad = (qkv_real *)(void *)(begin + (at -= grad_bytes(ps->list[i])));
+    return true;
+}
+
+/* NULL: activations borrow nothing. */
+qkv__lending *qkv__params_lending(qkv_params *ps)
+{
+    return ps->device->keeps || ps->grad_memory ? NULL : &ps->lending;
+}
+
 qkv_real *qkv__param_grad_memory(qkv_param *p)
 {
     if (!p->grad && p->owner->grad_memory)
         p->owner->grad_memory(p->owner->grad_user, p);
-    if (!p->grad)
-        p->grad = qkv__arena_alloc(p->owner->memory, p->count * sizeof *p->grad);
+    if (!p->grad && !qkv__params_lay_out_grads(p->owner))
+        return NULL;
+    const size_t bytes = p->count * sizeof *p->grad;
+    if (!p->grad || qkv__lend_holds(&p->owner->lending, p->grad, bytes))
+        p->grad = qkv__params_memory(p->owner, bytes);
     return p->grad;
 }
 

@@ -5,6 +5,7 @@
 #include "base/device.h"
 #include "kernel/kernel.h"
 #include "qkv/tensor.h"
+#include "tensor/lend.h"
 #include "tensor/make.h"
 
 /* An array as the host sees it: made when it is asked for, unless the host can see the array. */
@@ -61,6 +62,14 @@ qkv_param **qkv__params_list(const qkv_params *ps);
 const qkv__device *qkv__params_device(const qkv_params *ps);
 /* The arena of values becomes `fresh`; returns the one that was it. */
 qkv__arena *qkv__params_exchange(qkv_params *ps, qkv__arena *fresh);
+
+/* Whose gradients' memory tapes borrow; NULL: they borrow none of it. */
+qkv__lending *qkv__params_lending(qkv_params *ps);
+/* Gives the gradients of all parameters that train their memory, unless that was done or is done
+ * elsewhere. False: no memory. */
+bool qkv__params_lay_out_grads(qkv_params *ps);
+/* Memory of the device that lives as long as the parameters; not cleared. NULL on failure. */
+void *qkv__params_memory(qkv_params *ps, size_t bytes);
 
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);

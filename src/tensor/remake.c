@@ -24,6 +24,14 @@ qkv_dtype qkv__dtype_of_output(const qkv_tape *t, int n, qkv_tensor *const *in)
     return rounds ? (qkv_dtype)QKV__ROUNDED : QKV_REAL;
 }
 
+qkv_tensor *qkv__new_for_products(qkv_tape *t, int ndim, const size_t *shape, int n,
+                                  qkv_tensor *const *in)
+{
+    const qkv_dtype dtype = qkv__dtype_of_output(t, n, in);
+    return t->remaking && qkv__recording(t, n, in) ? qkv__new_inner(t, dtype, ndim, shape)
+                                                   : qkv__new(t, dtype, ndim, shape);
+}
+
 static void *remade_memory(qkv_tape *t, size_t bytes)
 {
     void *p = t->status ? NULL : qkv__arena_alloc(t->remade, bytes);

@@ -46,6 +46,7 @@ void qkv_tape_destroy(qkv_tape *t)
     if (!t)
         return;
     qkv_probes_clear(t);
+    qkv__lend_end(&t->lender);
     t->device->sync(t->ctx);
     qkv__arena_destroy(t->kept.step);
     qkv__arena_destroy(t->kept.host);
@@ -59,6 +60,7 @@ void qkv_tape_destroy(qkv_tape *t)
 void qkv_tape_reset(qkv_tape *t)
 {
     t->status = t->device->check(t->ctx);
+    qkv__lend_end(&t->lender);
     qkv__arena_reset(t->kept.step);
     qkv__arena_reset(t->kept.host);
     qkv__arena_reset(t->brief.step);
@@ -264,7 +266,8 @@ static void tape_note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const
     memcpy(lists + n_in, out, (size_t)n_out * sizeof *lists);
     if (params_size)
         memcpy(copy, params, params_size);
-    *n = (qkv__node){op, copy, n_in, n_out, lists, lists + n_in, t->last, NULL, 0};
+    *n = (qkv__node){op, copy, n_in, n_out, lists, lists + n_in, t->last, NULL, 0,
+                      qkv__lent(t->lender)};
     if (t->last)
         t->last->next = n;
     else

@@ -24,6 +24,7 @@
 #include "kernel/kernel.h"
 #include "qkv/ops.h"
 #include "qkv/tensor.h"
+#include "tensor/lend.h"
 #include "tensor/make.h"
 
 typedef struct qkv__node qkv__node;
@@ -44,6 +45,7 @@ struct qkv__node {
     qkv_tensor **in, **out; /* inputs may be NULL (an absent bias) */
     qkv__node *prev, *next;
     int table; /* the input that qkv__record_table named; 0: none */
+    size_t lent; /* qkv__lent behind it */
 };
 
 /* Dtypes of the library's own. SMALL: of a parameter in fewer bits; what takes one asks
@@ -151,6 +153,7 @@ struct qkv_tape {
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
     qkv__node *first, *last;
     qkv_tensor *leaves; /* of parameters */
+    qkv__lending *lender; /* whose gradients' memory this tape borrows, or NULL */
     qkv_randomness random;
 
     uint64_t dropped; /* passes that dropped the graph, over this step */
@@ -271,6 +274,12 @@ qkv_tensor *qkv__new_in_place(qkv_tape *t, const qkv_tensor *x);
 /* The output, of reals, of an op with n inputs, in memory as qkv__for_products says. */
 qkv_tensor *qkv__new_remade(qkv_tape *t, int ndim, const size_t *shape, int n,
                             qkv_tensor *const *in);
+/* A tensor that nothing but the backward pass of ops reads, once ops that are recorded next have:
+ * in memory of gradients, if some is lent. */
+qkv_tensor *qkv__new_inner(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape);
+/* The output of an op with n inputs, in memory and of a dtype as qkv__for_products says. */
+qkv_tensor *qkv__new_for_products(qkv_tape *t, int ndim, const size_t *shape, int n,
+                                  qkv_tensor *const *in);
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
  * root it covers. */
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
@@ -342,6 +351,10 @@ bool qkv__grad_hand_rows(qkv_tape *t, const qkv_tensor *x, const qkv__grad_rows 
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
 /* That of output 0, which is one number. */
 double qkv__grad_one(qkv_tape *t, const qkv__node *n);
+
+/* Memory for a gradient, until it is given back with the same size. */
+qkv_real *qkv__pool_take(qkv_tape *t, size_t bytes);
+void qkv__pool_give(qkv_tape *t, qkv_real *p, size_t bytes);
 
 /* An op's own step memory, which its backward has read for the last time unless another pass
  * follows: gradients made from now on may lie there. */

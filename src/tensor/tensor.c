@@ -110,6 +110,40 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
     return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
+static bool was_used(const qkv_tape *t, const qkv_param *p)
+{
+    return p->leaf_tape == t && p->leaf_epoch == t->epoch && p->leaf->uses > 0;
+}
+
+/* What is lent may lie where gradients of parameters will be that have been used. */
+static void lower_floor(const qkv_tape *t, qkv__lending *l)
+{
+    qkv_param *const *list = qkv__params_list(l->owner);
+    const size_t count = qkv_params_count(l->owner);
+    for (; l->next < count; l->next++) {
+        const qkv_param *p = list[l->next];
+        if (!qkv__lend_has(l, p->grad))
+            continue;
+        if (p->has_grad || !was_used(t, p))
+            break;
+        l->floor = (size_t)((const char *)p->grad - l->begin);
+    }
+}
+
+qkv_tensor *qkv__new_inner(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape)
+{
+    size_t bytes = qkv__dtype_size(dtype);
+    void *data = NULL;
+    for (int i = 0; i < ndim; i++)
+        bytes *= shape[i];
+    if (t->lender && t->record && !t->region && !t->probes &&
+        qkv__params_lay_out_grads(t->lender->owner)) {
+        lower_floor(t, t->lender);
+        data = qkv__lend_take(t->lender, bytes);
+    }
+    return qkv__new_over(t, dtype, data, ndim, shape);
+}
+
 /* Of few numbers the memory is worth less than what a card gains by doing neighbouring kernels at
  * once, which it cannot where one writes what all of another reads. */
 void qkv__spend(qkv_tape *t, qkv_tensor *x)
@@ -203,6 +237,8 @@ qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
     if (!t->record)
         return x; /* not remembered: it may lie in a scope that ends before the step does */
     x->needs_grad = x->trains = trains;
+    if (trains && qkv__params_lending(p->owner))
+        qkv__lend_begin(qkv__params_lending(p->owner), &t->lender);
     x->region = 0;
     x->next_leaf = t->leaves;
     t->leaves = x;

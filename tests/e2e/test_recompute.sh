@@ -46,7 +46,7 @@ grep -q 'note: --recompute is true, was false' notes || fail "no note: $(cat not
 
 # What it saves is known before.
 for o in --no-recompute --recompute; do
-    "$QKV" info --predict --model mini --length 2048 --batch 1 $o --json >memory$o || fail "predict"
+    "$QKV" info --predict --model mini --length 2048 --batch 4 $o --json >memory$o || fail "predict"
 done
 without=$(field activations_bytes memory--no-recompute)
 with=$(field activations_bytes memory--recompute)
