@@ -19,7 +19,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 static size_t simd_attention_bf16_backward_room_size(const attention_args *a)
 {
-    return reversed_size(a) + TQ * padded(a->D) + units_of(a->D, UNIT) * UNIT * TQ +
+    return reversed_size(a) + REVERSED_ROWS + TQ * padded(a->D) + units_of(a->D, UNIT) * UNIT * TQ +
            tiles_size(TQ, a->D) + tiles_size(TQ, a->Dv) + tiles_size(a->D, TQ) +
            tiles_size(a->Dv, TQ) + most(tiles_size(TQ, TK), tiles_size(TK, TQ));
 }
@@ -30,7 +30,8 @@ static room block_load_bf16(float *p, const backward_pass *g, const block *x)
     const attention_bwd_args *w = g->w;
     const size_t row = a->q_begin[x->b] + x->i0, rows = x->rows, wide = padded(a->D);
     const float *dout = g->dout + row * w->do_row + x->h * w->do_head;
-    room r = { .rev = reversed_at(p, g, x), .rows = p + reversed_size(a) };
+    float *own = p + reversed_size(a);
+    room r = { .rev = reversed_at(p, own, g, x), .rows = own + REVERSED_ROWS };
     r.dq = r.rows + TQ * wide;
     uint32_t *at = (void *)(r.dq + units_of(a->D, UNIT) * UNIT * TQ);
     pack_rows(r.rows, g->q + row * a->q_row + x->h * a->q_head, a->q_row, rows, a->D,
@@ -108,6 +109,15 @@ static void block_backward_bf16(const backward_pass *g, const block *x, float *m
     }
 }
 
+/* Tiles of keys are laid out already, so nothing is to be shared. */
+static void group_backward_bf16(const backward_pass *g, const block *x, size_t blocks,
+                                float *memory, float *dk, float *dv)
+{
+    for (size_t n = 0; n < blocks; n++) {
+        block_backward_bf16(g, x + n, memory, dk, dv);
+    }
+}
+
 void reverse_bf16(const qkv_exec *e, const backward_pass *g, const engine *by)
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
@@ -119,7 +129,7 @@ void reverse_bf16(const qkv_exec *e, const backward_pass *g, const engine *by)
         with.width_v = t.depth_v * UNIT;
         with.unit = UNIT;
         with.room = simd_attention_bf16_backward_room_size(g->a);
-        with.run = block_backward_bf16;
+        with.run = group_backward_bf16;
         attention_reverse(e, &with);
     }
     qkv__arena_release(e->scratch, mark);

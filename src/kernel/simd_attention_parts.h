@@ -15,7 +15,7 @@
 
 enum {
     TQ = ACROSS,  /* queries a block */
-    GROUP = 4,    /* blocks a task of the forward pass, at most */
+    GROUP = 4,    /* blocks that go through the keys together, at most */
     TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
     FEW = QKV_K_FEW /* queries a sequence, at most, for the path that packs nothing */
 };
@@ -195,10 +195,12 @@ typedef struct {
 /* A backward pass: what all tasks read, and where results go. */
 typedef struct backward_pass backward_pass;
 
+/* Floats of its tiles, which blocks may share, and of what is its own. */
 #define reversed_size QKV_SIMD(qkv__attention_reversed_size)
 size_t reversed_size(const attention_args *a);
+enum { REVERSED_ROWS = 2 * TQ };
 #define reversed_at QKV_SIMD(qkv__attention_reversed_at)
-reversed reversed_at(float *p, const backward_pass *g, const block *x);
+reversed reversed_at(float *tiles, float *rows, const backward_pass *g, const block *x);
 #define tile_gradients QKV_SIMD(qkv__attention_tile_gradients)
 void tile_gradients(const reversed *m, const block *x, size_t j0, size_t nk);
 
@@ -220,9 +222,9 @@ typedef void forward_group_fn(const forward_pass *f, const block *x, size_t bloc
 void attention_forward(const qkv_exec *e, const forward_pass *f, size_t room,
                        forward_group_fn *run);
 
-/* Adds to dk and dv, sums over the queries of a task. */
-typedef void backward_block_fn(const backward_pass *g, const block *x, float *room, float *dk,
-                               float *dv);
+/* Blocks likewise; adds to dk and dv, sums over the queries of a task. */
+typedef void backward_group_fn(const backward_pass *g, const block *x, size_t blocks, float *room,
+                               float *dk, float *dv);
 struct backward_pass {
     const attention_args *a;
     const attention_bwd_args *w;
@@ -232,10 +234,11 @@ struct backward_pass {
     size_t width_k, width_v; /* D and Dv, filled up: rows of dk and dv as sums */
     size_t unit;             /* of keys: sums have a multiple of it */
     size_t room;             /* floats a thread */
-    backward_block_fn *run;
+    backward_group_fn *run;
     size_t parts, longest;   /* tasks a (sequence, key/value head); most keys of a sequence */
+    size_t group;            /* blocks a call of run, up to GROUP */
 };
-/* parts and longest are set. */
+/* parts, longest and group are set. */
 #define attention_reverse QKV_SIMD(qkv__attention_reverse)
 void attention_reverse(const qkv_exec *e, backward_pass *g);
 

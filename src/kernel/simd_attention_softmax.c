@@ -159,7 +159,7 @@ void running_end(const running *m, const block *x, float *scale, float *lse)
 
 size_t reversed_size(const attention_args *a)
 {
-    return (a->dropout.p > 0 ? 3 : 2) * TK * TQ + 2 * TQ;
+    return (a->dropout.p > 0 ? 3 : 2) * TK * TQ;
 }
 
 static float simd_attention_softmax_dot(const float *x, const float *y, size_t n)
@@ -175,15 +175,14 @@ static float simd_attention_softmax_dot(const float *x, const float *y, size_t n
     return vf_sum(sum);
 }
 
-reversed reversed_at(float *p, const backward_pass *g, const block *x)
+reversed reversed_at(float *tiles, float *rows, const backward_pass *g, const block *x)
 {
     const attention_args *a = g->a;
     size_t row = a->q_begin[x->b] + x->i0;
     const float *dout = g->dout + row * g->w->do_row + x->h * g->w->do_head;
     const float *out = g->out + row * a->o_row + x->h * a->o_head;
-    reversed m = { .weights = p, .ds = p + TK * TQ, .lse = p + 2 * TK * TQ };
-    m.delta = m.lse + TQ;
-    m.keep = a->dropout.p > 0 ? m.delta + TQ : NULL;
+    reversed m = { .weights = tiles, .ds = tiles + TK * TQ, .lse = rows, .delta = rows + TQ };
+    m.keep = a->dropout.p > 0 ? m.ds + TK * TQ : NULL;
     for (size_t i = 0; i < TQ; i++) {
         float lse = i < x->rows ? g->lse[(row + i) * a->H + x->h] : INFINITY;
         m.lse[i] = lse == -INFINITY ? INFINITY : (float)(lse * LOG2_E);
