@@ -129,8 +129,6 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
                           const bool SPREAD)
 {
     const size_t step = SIDE * block;
-    for (size_t i = 0; !SPREAD && i < count * step; i += 64)
-        __builtin_prefetch(line + FETCH + i); /* else amx_spread did */
     AMX_PRODUCT(0, to[0], x, block, line, SPREAD);
     if (count > 1)
         AMX_PRODUCT(1, to[1], x + step, block, line + step, SPREAD);
@@ -140,11 +138,14 @@ QKV_INLINE void amx_begin(int32_t to[AHEAD][SIDE * SIDE], const unsigned char *x
         AMX_PRODUCT(3, to[3], x + 3 * step, block, line + 3 * step, SPREAD);
 }
 
-/* sum (ROWS) += the scaled products of the tile's rows in block b. */
+/* sum (ROWS) += the scaled products of the tile's rows in block b. The same block of what comes
+ * later is fetched meanwhile, a few lines a row: all at once would fill the buffers and wait. One
+ * tile of rows is through w so soon that this is twice as far ahead. */
 QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products, size_t tile,
-                         size_t g, size_t b, const qkv_k_small_type TYPE, const bool SPREAD,
-                         const size_t ROWS)
+                         size_t g, size_t b, const unsigned char *line,
+                         const qkv_k_small_type TYPE, const bool SPREAD, const size_t ROWS)
 {
+    const unsigned char *later = line + b * SIDE * QKV__SMALL_LINE + 2 * FETCH;
     const float *scale = t->scale + (tile * t->depth + b) * SIDE;
     const int32_t *start = t->start + (tile * t->depth + b) * SIDE;
     vf of_w = TYPE == QKV_K_INT4
@@ -152,6 +153,10 @@ QKV_INLINE void amx_join(const amx_job *t, vf sum[SIDE], const int32_t *products
                   : vf_zero();
 #pragma GCC unroll 16
     for (size_t r = 0; r < ROWS; r++) {
+        if (!SPREAD) /* else amx_spread did */
+            __builtin_prefetch(later + r * QKV__SMALL_LINE);
+        if (!SPREAD && ROWS < SIDE)
+            __builtin_prefetch(later + (ROWS + r) * QKV__SMALL_LINE);
         vi whole = _mm512_loadu_si512(products + r * SIDE);
         if (!SPREAD)
             whole = _mm512_add_epi32(whole, _mm512_set1_epi32(start[r]));
@@ -177,7 +182,7 @@ QKV_INLINE void amx_blocks(const amx_job *t, vf sum[SIDE], size_t tile, size_t g
             amx_begin(products[!turn], x + next * SIDE * block, line + next * SIDE * block, more,
                       block, SPREAD);
         for (size_t i = 0; i < count; i++)
-            amx_join(t, sum, products[turn][i], tile, g, b + i, TYPE, SPREAD, ROWS);
+            amx_join(t, sum, products[turn][i], tile, g, b + i, line, TYPE, SPREAD, ROWS);
         b = next;
         count = more;
     }
@@ -337,7 +342,7 @@ static bool amx_take_memory(const qkv_exec *e, amx_job *t, size_t rows, size_t t
     return t->aside;
 }
 
-/* A block of rows with some groups; each is one thread's. */
+/* Rounds x, then multiplies: a block of rows with `run` groups is one thread's at a time. */
 static void amx_share(const amx_job *t, size_t team, size_t rows, size_t run)
 {
     size_t across = units_of(t->groups, run), tiles = rows / SIDE;
@@ -370,7 +375,8 @@ static void simd_small_amx_many(const qkv_exec *e, float *y, size_t ldy, const f
     size_t fit = x_bytes / (t.depth * t.x_tile) / 2 * 2 * SIDE;
     size_t rows = at_most(fit ? fit : 2 * SIDE, MOST_ROWS);
     size_t team = m * w->n * w->k > worth_threads ? (size_t)e->threads : 1;
-    size_t run = 2 * units_of(t.groups, 16 * team);
+    size_t turns = m <= SIDE ? 1 : 8; /* of one tile of rows all groups come as one stream */
+    size_t run = 2 * units_of(t.groups, 2 * turns * team);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     if (amx_take_memory(e, &t, rows, team)) {
         amx_round(&t, team);
