@@ -98,7 +98,8 @@ def qkv_run(row, options):
         command += ["--device", options.device]
     found, memory = answer(command, options)
     rate, share = row.figures(found)
-    return {"rate": rate, "share": share, "memory": found.get("peak_device_bytes", memory),
+    memory = found.get("peak_device_bytes", found.get("peak_rss_bytes", memory))
+    return {"rate": rate, "share": share, "memory": memory,
             "cpu": found.get("device", found["cpu"]), "products": found.get("products")}
 
 

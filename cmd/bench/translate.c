@@ -158,6 +158,8 @@ static void bench_translate_report(const job *j, bench_report *r)
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
                         .limit = tokens / (flops / peak)};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    const bench_figure memory = bench_memory_figure(j->timing.card, j->timing.memory);
+    bench_add_all(r, &memory, 1);
     const bench_figure ratio = {"of_all_tokens", "of all tokens' speed", "", BENCH_PERCENT,
                                 bench_median(j->all_seconds + WARM_UPS, s->repeats) / seconds, 0};
     if (j->all)

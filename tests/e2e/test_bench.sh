@@ -30,6 +30,7 @@ decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
 image='image_s gflops peak_gflops of_peak peak_rss_bytes'
 forward='pass_s samples_per_s gflops peak_gflops of_peak peak_rss_bytes'
 translate='tokens_per_s sentences_per_s rows rows_of_needed gflops peak_gflops of_peak'
+translate="$translate peak_rss_bytes"
 tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes_per_token'
 
 # shellcheck disable=SC2086 # the lists above are words
