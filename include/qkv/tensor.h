@@ -77,7 +77,8 @@ qkv_real *qkv_param_data(qkv_param *p);
 void qkv_param_touch(qkv_param *p); /* tells products and packed copies that values changed */
 
 /* The gradient, of the parameter's shape, as qkv_param_data; call qkv_param_touch_grad after
- * writing. NULL if no backward pass reached the parameter since qkv_params_zero_grad. */
+ * writing. NULL if no backward pass reached the parameter since qkv_params_zero_grad. Valid until
+ * the next qkv_params_zero_grad, after which activations may lie there. */
 qkv_real *qkv_param_grad(qkv_param *p);
 void qkv_param_touch_grad(qkv_param *p);
 void qkv_params_zero_grad(qkv_params *ps); /* drops all gradients: they become NULL */
