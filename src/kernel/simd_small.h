@@ -271,7 +271,8 @@ QKV_INLINE void small_typed(const job *t, size_t i, size_t g, size_t apart, cons
 QKV_INLINE void small_runs(const job *t, size_t i0, size_t i1, size_t g0, size_t g1,
                            const size_t M, const size_t R)
 {
-    size_t run = (g1 - g0) / R, tiles = (i1 - i0 + M - 1) / M, rows = (i1 - i0 + tiles - 1) / tiles;
+    size_t run = (g1 - g0) / R, tiles = (i1 - i0 + M - 1) / M;
+    size_t rows = tiles ? (i1 - i0 + tiles - 1) / tiles : 0;
     for (size_t g = 0; g < run; g++)
         for (size_t i = i0; i < i1; i += rows) {
             const small_fetch f = small_share(t, (i - i0) / rows, tiles);
