@@ -36,7 +36,8 @@ typedef struct {
     size_t averages;    /* average of the weights, of this rank */
     size_t exchange;    /* gradients of other ranks that arrive */
     size_t activations; /* tensors kept for the backward pass, and their gradients, but for those
-                           in memory of the parameters' gradients */
+                           in memory of the parameters' gradients, which a batch in several passes
+                           has in the first one alone */
     size_t scratch;     /* maximum scratch memory of a kernel */
     size_t process;     /* the process now, and what other libraries allocate when they compute; of
                            several ranks also what qkv_train measures the machine's limit in */

@@ -42,11 +42,12 @@ void qkv__spend(qkv_tape *t, qkv_tensor *x);
 /* While true, nothing but products and attention reads what ops make, until let_go; nobody else may
  * hold it. Norms, activations, gated units and upsampling may put it into memory that let_go gives
  * back: after that no forward pass reads it, and the backward pass computes it once more, to the
- * same bits, where a weight's gradient asks for it. Or, where the device rounds activations, norms,
- * linear layers, convolutions, gated units, upsampling and attention keep it in bf16, to which
- * products would round it; a group norm, an activation or a sum may then read a convolution's
- * too. Where nothing is recorded, while probes look on and where neither pays both functions do
- * nothing. let_go takes any tensor, and NULL. */
+ * same bits, where a weight's gradient asks for it. Linear layers, convolutions and attention may
+ * put it where gradients of parameters will be (lend.h). Or, where the device rounds activations,
+ * norms, linear layers, convolutions, gated units, upsampling and attention keep it in bf16, to
+ * which products would round it; a group norm, an activation or a sum may then read a
+ * convolution's too. Where nothing is recorded, while probes look on and where neither pays both
+ * functions do nothing. let_go takes any tensor, and NULL. */
 void qkv__for_products(qkv_tape *t, bool now);
 void qkv__let_go(qkv_tape *t, qkv_tensor *x);
 

@@ -149,13 +149,23 @@ static numbers without(const fixture *f, const int *layers, int n)
     return gradients(f);
 }
 
+/* The gradients are those of a step that borrows nothing, to the bit. */
+static void as_without(const fixture *f)
+{
+    numbers got = gradients(f), want = without(f, in_turn, LAYERS);
+    assert_int_equal(got.n, want.n);
+    assert_memory_equal(got.x, want.x, got.n * sizeof *got.x);
+    free(got.x);
+    free(want.x);
+}
+
 /* ---- tests ---------------------------------------------------------------------------------- */
 
 static void same_bits(void **state)
 {
     fixture *f = *state;
     const size_t layer = ROWS * 3 * C * sizeof(qkv_real);
-    size_t bytes = 0; /* and values: none has moved to memory of its own */
+    size_t bytes = 0; /* of values and gradients: none moves to memory of its own */
     for (int step = 0; step < 3; step++) {
         begin_step(f);
         qkv_tensor *loss = forward(f, f->t, in_turn, LAYERS, true);
@@ -163,15 +173,11 @@ static void same_bits(void **state)
         assert_int_equal(lent(f), lends(f) ? (LAYERS - 1) * layer : 0);
         assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
         assert_int_equal(lent(f), 0);
-        numbers got = gradients(f), want = without(f, in_turn, LAYERS);
-        assert_int_equal(got.n, want.n);
-        assert_memory_equal(got.x, want.x, got.n * sizeof *got.x);
+        as_without(f);
         if (lends(f))
             assert_true(with + 4 * layer < qkv_tape_used(f->t));
         bytes = step ? bytes : qkv_params_bytes(f->ps);
         assert_int_equal(qkv_params_bytes(f->ps), bytes);
-        free(got.x);
-        free(want.x);
     }
 }
 
@@ -292,11 +298,7 @@ static void some_frozen(void **state)
         qkv_tensor *loss = forward(f, f->t, in_turn, LAYERS, true);
         assert_int_equal(lent(f) > 0, lends(f));
         assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
-        numbers got = gradients(f), want = without(f, in_turn, LAYERS);
-        assert_int_equal(got.n, want.n);
-        assert_memory_equal(got.x, want.x, got.n * sizeof *got.x);
-        free(got.x);
-        free(want.x);
+        as_without(f);
     }
 }
 
