@@ -130,11 +130,13 @@ static int translate_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv translate runs/en-de <in.en >out.de", "qkv translate runs/en-de --beam 5 --file in.en",
     "qkv translate opus-mt-en-de --n-best 4 --json <in.en",
-    "qkv translate runs/a --ensemble runs/b runs/c <in.en", NULL};
+    "qkv translate runs/a --ensemble runs/b runs/c <in.en",
+    "qkv translate runs/en-de --reverse runs/de-en <in.en", NULL};
 static const qkv_preset presets[] = {
     {"beam", "4", "as the directory says, or 4"},
     {"length-penalty", "1", "as the directory says, or 1"},
     {"max-length", "512", "as the directory says, or the model's positions"},
+    {"max-length-factor", "3", "3; of a T5 0"},
     {NULL, NULL, NULL}};
 
 CLI_COMMAND(cli_translate, 410) = {

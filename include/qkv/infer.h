@@ -189,10 +189,20 @@ typedef struct {
     bool cut;
 } qkv_translated;
 
+/* A translator of the other direction, which rescores the hypotheses that a search found: the score
+ * of each becomes score + weight log p(line | hypothesis) / tokens of the line, and the best come
+ * first. Its tokens may be others. (Yee et al. 2019.) */
+typedef struct {
+    qkv_model *model; /* of the context of the search; NULL: nothing is rescored */
+    qkv_tokenizer *tokenizer;
+    double weight;
+} qkv_reverse;
+
 typedef struct {
     size_t batch;  /* maximum number of lines per search; fewer if they are long            64 */
     size_t n_best; /* translations per line, at most the number of beams                     1 */
     size_t first_line; /* number of the first line in error messages                     1 */
+    qkv_reverse reverse; /* rescores all that a search finds, as many as beams            none */
     bool (*progress)(void *user, size_t lines); /* lines done; false cancels. May be NULL */
     void *user;
 } qkv_translate_text_options;

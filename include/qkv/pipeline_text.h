@@ -97,6 +97,8 @@ typedef struct {
     bool gnmt;             /* a score is log p / ((5 + length) / 6)^length_penalty          false */
     size_t max_length;     /* maximum tokens of a translation, including start; 0: as in the
                               directory                                                       512 */
+    double length_factor;  /* a line of n tokens gets at most length_factor n + QKV_LENGTH_SPARE;
+                              0: no limit but max_length. Of T5, whose lines may ask for more, 0  3 */
     size_t batch;          /* lines per search                                                 64 */
     size_t lines;          /* lines of a file that are read and sorted by length together    4096 */
     const char *shortlist; /* file (qkv_shortlist_load): the search chooses among the tokens that it
@@ -106,6 +108,10 @@ typedef struct {
     qkv_strings ensemble;  /* directories of translators with the same tokenizer, which score tokens
                               together with p's (qkv_beam_search_add). Opened at the first call with
                               these names, and kept until one with others. None: p's alone */
+    const char *reverse;   /* directory of a translator of the other direction, which rescores all
+                              hypotheses of a line (qkv_reverse); opened and kept like shortlist.
+                              NULL: none                                                   NULL */
+    double reverse_weight; /* of its scores                                        [0, 100]   0.1 */
 } qkv_pipeline_translate_options;
 const qkv_option_table *qkv_pipeline_translate_table(void);
 /* The settings in the directory's generation_config.json, and defaults for the others. */

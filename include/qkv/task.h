@@ -176,6 +176,18 @@ typedef struct {
 qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                   size_t limit, qkv_translate_score *out);
 
+/* A sentence pair: ids of the source, then of the target, each side with its eos id. */
+typedef struct {
+    const int32_t *ids[2]; /* (size) each */
+    size_t size[2];
+} qkv_id_pair;
+
+/* The log-probability of a given translation, the sum over its tokens, for each of n pairs, into
+ * log_p (n). t is reset and used without recording. QKV_E_ARGUMENT: a side is empty or longer than
+ * max positions, or has an id that is not below the vocabulary. */
+qkv_status qkv_translate_log_p(qkv_model *m, qkv_tape *t, const qkv_id_pair *pairs, size_t n,
+                               double *log_p);
+
 /* ---- masked language models ---------------------------------------------------------------- */
 
 typedef struct {

@@ -72,7 +72,7 @@ static bool is_over(const qkv__sentence *x, const qkv__beam_step *s)
     qkv_real best = x->run[0].score;
     for (size_t i = 1; i < x->running; i++)
         best = x->run[i].score > best ? x->run[i].score : best;
-    return !(best / divisor(g, at_last ? s->most : s->length) > x->done[x->finished - 1].score);
+    return !(best / divisor(g, at_last ? x->most : s->length) > x->done[x->finished - 1].score);
 }
 
 /* Those that go on take the place of their parent where it is free, so that little is copied. */
@@ -98,6 +98,12 @@ static void beam_settle(qkv__sentence *x, const qkv__beam *kept, size_t count)
     x->running = count;
 }
 
+static void beam_finish(qkv__sentence *x, const qkv__beam_step *s, qkv__beam done)
+{
+    done.score = done.log_p / divisor(s->g, s->length);
+    beam_insert(x->done, &x->finished, s->g->beams, &done);
+}
+
 qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_step *s,
                              const qkv_real *log_p, const int32_t *ids)
 {
@@ -110,13 +116,15 @@ qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_
         qkv_status status = grow(tree, c[i].token, c[i].node, &c[i].node);
         if (status)
             return status;
-        if (end) {
-            qkv__beam done = c[i];
-            done.score = done.log_p / divisor(s->g, s->length);
-            beam_insert(x->done, &x->finished, beams, &done);
-        } else {
+        if (end)
+            beam_finish(x, s, c[i]);
+        else
             c[kept++] = c[i]; /* no later than i: nothing that is still to come is lost */
-        }
+    }
+    if (s->length == x->most) { /* too long for its source */
+        for (size_t i = 0, none = !x->finished; none && i < kept; i++)
+            beam_finish(x, s, c[i]);
+        kept = 0;
     }
     beam_settle(x, c, kept);
     x->over = is_over(x, s);

@@ -29,6 +29,7 @@ typedef struct {
     qkv__beam *run, *done;    /* (beams) each; done is sorted, the best first */
     size_t row;               /* of the batch: that of run[0] */
     size_t index;             /* of the sentence among those asked for */
+    size_t most;              /* tokens that its answer may have: the step's, or fewer */
     bool over;                /* nothing better can be found */
 } qkv__sentence;
 
@@ -45,6 +46,8 @@ typedef struct {
  * none. Only memory can fail. */
 qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_step *step,
                              const qkv_real *log_p, const int32_t *ids);
+
+size_t qkv__beam_search_beams(const qkv_beam_search *s); /* hypotheses of a sentence, at most */
 
 /* *rank: who searches the next batch; every rank asks for every batch, in their order. A search has
  * the same bits whoever does it. */

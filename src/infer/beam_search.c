@@ -52,8 +52,8 @@ static qkv_status beam_search_check(const qkv_model *m, const qkv_generation *g)
         (g->forced_eos >= 0 && (size_t)g->forced_eos >= c->vocab))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
                         "vocabulary has %zu", g->start, g->forced_eos, c->vocab);
-    if (!isfinite(g->length_penalty))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
+    if (!isfinite(g->length_penalty) || !isfinite(g->length_factor))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the length penalty or factor is not a number");
     return QKV_OK;
 }
 
@@ -163,6 +163,13 @@ static qkv_status beam_search_make_room(qkv_beam_search *s, size_t n)
     return QKV_OK;
 }
 
+/* Tokens that the answer to a sentence of n tokens may have. */
+static size_t most_of(const qkv_beam_search *s, int32_t n)
+{
+    double most = s->g.length_factor * n + QKV_LENGTH_SPARE;
+    return s->g.length_factor > 0 && most < (double)s->most ? (size_t)most : s->most;
+}
+
 /* ---- the batch ------------------------------------------------------------------------------ */
 
 static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
@@ -178,7 +185,9 @@ static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, 
         status = qkv__beam_models_begin(&s->models, n * beams, capacity, (size_t)offsets[n]);
     for (size_t i = 0; i < n && !status; i++) {
         qkv__beam *room = s->beams + 2 * i * beams;
-        s->sentence[i] = (qkv__sentence){1, 0, room, room + beams, i, i, false};
+        s->sentence[i] = (qkv__sentence){.running = 1, .run = room, .done = room + beams, .row = i,
+                                         .index = i,
+                                         .most = most_of(s, offsets[i + 1] - offsets[i])};
         room[0] = (qkv__beam){.node = -1, .token = s->g.start};
         s->picks[i] = i;
     }
@@ -428,5 +437,6 @@ const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sen
 }
 
 void qkv_beam_search_pack(qkv_beam_search *s, bool pack) { qkv_tape_pack(s->tape, pack); }
+size_t qkv__beam_search_beams(const qkv_beam_search *s) { return s->g.beams; }
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s) { return s->stats; }
 qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->models.models[0].model; }

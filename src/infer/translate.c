@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "dist/dist.h"
 #include "infer/beam.h"
+#include "infer/rerank.h"
 #include "qkv/marian.h"
 #include "qkv/infer.h"
 
@@ -13,6 +14,8 @@
 enum { BATCH_TOKENS = 4096 };
 
 typedef struct {
+    const char *text; /* (len) */
+    size_t len;
     size_t index, first, count; /* of the text; its ids, the end among them; 0: nothing to search */
     bool cut;
 } line;
@@ -28,8 +31,10 @@ typedef struct {
     size_t count, done;
     qkv_ids batch;    /* ids of those searched together */
     int32_t *offsets; /* (o.batch + 1) */
-    qkv_translation *found; /* (count, n_best) by index */
+    size_t keep;      /* hypotheses kept of a line: n_best, or all where they are rescored */
+    qkv_translation *found; /* (count, keep) by index */
     size_t *answers;  /* (count) by index: how many were found */
+    qkv__reranker reranker;
     qkv_str packed;   /* of several ranks: what this one found */
 } job;
 
@@ -78,7 +83,7 @@ static qkv_status translate_read_lines(job *j, const char *text, size_t len)
     for (size_t i = 0; i < j->count && !status; i++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((newline ? newline : end) - at);
-        j->lines[i].index = i;
+        j->lines[i] = (line){.text = at, .len = bytes, .index = i};
         status = translate_encode(j, &j->lines[i], at, bytes);
         at += bytes + 1;
     }
@@ -110,9 +115,9 @@ static qkv_status put_together(job *j, const line *l, size_t place)
 {
     qkv_status status = QKV_OK;
     size_t rank = 0;
-    for (; rank < j->o.n_best && !status; rank++) {
+    for (; rank < j->keep && !status; rank++) {
         const qkv_hypothesis *h = qkv_beam_search_found(j->search, place, rank);
-        qkv_translation *to = &j->found[l->index * j->o.n_best + rank];
+        qkv_translation *to = &j->found[l->index * j->keep + rank];
         if (!h)
             break;
         to->score = h->score;
@@ -121,6 +126,27 @@ static qkv_status put_together(job *j, const line *l, size_t place)
     }
     j->answers[l->index] = rank;
     return status;
+}
+
+/* Keeps the best of all that was found of these lines, by the sums of both directions. */
+static qkv_status rerank_lines(job *j, size_t first, size_t n)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = first; i < first + n && !status; i++) {
+        const line *l = &j->lines[i];
+        status = qkv__rerank_add(&j->reranker, l->text, l->len, j->found + l->index * j->keep,
+                                 j->answers[l->index]);
+    }
+    const double *log_p = status ? NULL : qkv__rerank_log_p(&j->reranker);
+    if (!log_p)
+        return status ? status : qkv_context_status(j->ctx);
+    for (size_t i = first; i < first + n; i++) {
+        size_t index = j->lines[i].index, *count = &j->answers[index];
+        qkv__rerank_sort(j->found + index * j->keep, *count, log_p, j->o.reverse.weight);
+        log_p += *count;
+        *count = *count < j->o.n_best ? *count : j->o.n_best;
+    }
+    return QKV_OK;
 }
 
 static qkv_status translate_search(job *j, size_t first, size_t n)
@@ -138,6 +164,8 @@ static qkv_status translate_search(job *j, size_t first, size_t n)
         status = qkv_beam_search_run(j->search, j->batch.data, j->offsets, n);
     for (size_t i = 0; i < n && !status; i++)
         status = put_together(j, &j->lines[first + i], i);
+    if (!status && j->o.reverse.model)
+        status = rerank_lines(j, first, n);
     return status;
 }
 
@@ -157,7 +185,7 @@ static void pack_batch(job *j, size_t first, size_t n)
 {
     for (size_t i = first; i < first + n; i++) {
         size_t index = j->lines[i].index;
-        const qkv_translation *best = j->found + index * j->o.n_best;
+        const qkv_translation *best = j->found + index * j->keep;
         qkv_str_add(&j->packed, (const char *)&index, sizeof index);
         qkv_str_add(&j->packed, (const char *)&j->answers[index], sizeof index);
         for (size_t k = 0; k < j->answers[index]; k++) {
@@ -182,7 +210,7 @@ static qkv_status unpack(job *j, const char *at, size_t bytes)
         size_t index, len;
         at = take(&index, at, sizeof index);
         at = take(&j->answers[index], at, sizeof index);
-        qkv_translation *best = j->found + index * j->o.n_best;
+        qkv_translation *best = j->found + index * j->keep;
         for (size_t k = 0; k < j->answers[index] && fine; k++) {
             at = take(&best[k].score, at, sizeof best[k].score);
             at = take(&len, at, sizeof len);
@@ -247,19 +275,23 @@ static qkv_status translate_set_up(job *j, const char *text, size_t len)
     j->count = translate_count_lines(text, len);
     j->lines = qkv_calloc(j->ctx, j->count + 1, sizeof *j->lines);
     j->answers = qkv_calloc(j->ctx, j->count + 1, sizeof *j->answers);
-    j->found = qkv_calloc(j->ctx, j->count + 1, j->o.n_best * sizeof *j->found);
+    j->found = qkv_calloc(j->ctx, j->count + 1, j->keep * sizeof *j->found);
     j->offsets = qkv_calloc(j->ctx, j->o.batch + 1, sizeof *j->offsets);
     if (!j->lines || !j->answers || !j->found || !j->offsets)
         return QKV_E_MEMORY;
     if (j->config->eos < 0)
         return qkv_fail(j->ctx, QKV_E_ARGUMENT, "the model has no token that ends a sentence");
-    return translate_read_lines(j, text, len);
+    qkv_status status = QKV_OK;
+    if (j->o.reverse.model)
+        status = qkv__rerank_begin(&j->reranker, j->o.batch * j->keep);
+    return status ? status : translate_read_lines(j, text, len);
 }
 
 static void translate_clean_up(job *j)
 {
-    for (size_t i = 0; j->found && i < j->count * j->o.n_best; i++)
+    for (size_t i = 0; j->found && i < j->count * j->keep; i++)
         qkv_text_free(&j->found[i].text, j->ctx);
+    qkv__rerank_free(&j->reranker);
     qkv_str_free(&j->packed);
     qkv_ids_free(&j->ids, j->ctx);
     qkv_ids_free(&j->batch, j->ctx);
@@ -280,6 +312,8 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
     if (!j.o.batch || !j.o.n_best)
         return qkv_fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
                         "may be 0", j.o.batch, j.o.n_best);
+    j.keep = j.o.reverse.model ? qkv__beam_search_beams(s) : j.o.n_best;
+    j.reranker = (qkv__reranker){.ctx = j.ctx, .reverse = &j.o.reverse};
     qkv_str_init(&j.packed, j.ctx);
     qkv_status status = translate_set_up(&j, text, len);
     if (!status)
@@ -287,7 +321,7 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
     if (!status && j.count)
         qsort(j.lines, j.count, sizeof *j.lines, by_index);
     for (size_t i = 0; i < j.count && !status; i++)
-        fn(user, i, &(qkv_translated){j.found + i * j.o.n_best, j.answers[i], j.lines[i].cut});
+        fn(user, i, &(qkv_translated){j.found + i * j.keep, j.answers[i], j.lines[i].cut});
     translate_clean_up(&j);
     return status;
 }

@@ -25,18 +25,29 @@ static int32_t other_token(const qkv_pipeline *p, const qkv_pipeline *q)
     return count == its_count ? -1 : (int32_t)(count < its_count ? count : its_count);
 }
 
+/* Opens a translator. On failure *out is NULL. */
+static qkv_status open_beside(qkv_pipeline **out, const qkv_pipeline *p, const char *dir,
+                              const qkv_pipeline_options *o)
+{
+    qkv_status status = qkv_pipeline_open_with(out, p->ctx, dir, o);
+    if (!status && !qkv_model_can((*out)->model, QKV_CAN_TRANSLATE))
+        status = qkv__pipeline_refuse(*out, "translate");
+    if (!status)
+        status = qkv__pipeline_text(*out);
+    if (status) {
+        qkv_pipeline_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 static qkv_status open_one(qkv_pipeline *p, const char *dir)
 {
     qkv_pipeline *q;
-    qkv_status status = qkv_pipeline_open_with(&q, p->ctx, dir, &p->o);
+    qkv_status status = open_beside(&q, p, dir, &p->o);
     if (status)
         return status;
     p->ensemble[p->ensemble_count++] = q;
-    if (!qkv_model_can(q->model, QKV_CAN_TRANSLATE))
-        return qkv__pipeline_refuse(q, "translate");
-    status = qkv__pipeline_text(q);
-    if (status)
-        return status;
     int32_t id = other_token(p, q);
     return id < 0 ? QKV_OK
                   : qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: the tokenizer of %s expected, found one "
@@ -55,4 +66,14 @@ qkv_status qkv__pipeline_ensemble(qkv_pipeline *p, const qkv_strings *dirs)
     if (status)
         qkv__pipeline_close_ensemble(p);
     return status;
+}
+
+qkv_status qkv__pipeline_reverse(qkv_pipeline *p, const char *dir)
+{
+    if (p->reverse && strcmp(p->reverse->dir, dir) == 0)
+        return QKV_OK;
+    qkv_pipeline_options o = p->o;
+    o.adapters = (qkv_strings){0}; /* they are the other direction's */
+    qkv_pipeline_close(p->reverse);
+    return open_beside(&p->reverse, p, dir, &o);
 }

@@ -100,6 +100,7 @@ void qkv_pipeline_close(qkv_pipeline *p)
     if (!p)
         return;
     qkv__pipeline_close_ensemble(p);
+    qkv_pipeline_close(p->reverse);
     qkv__prior_close(&p->codecs);
     qkv_tape_destroy(p->tape);
     qkv_shortlist_destroy(p->shortlist);

@@ -21,6 +21,7 @@ struct qkv_pipeline {
     qkv_pipeline_options o;    /* that it was opened with */
     qkv_pipeline **ensemble;   /* (ensemble_count) the last translators that were asked for */
     size_t ensemble_count;
+    qkv_pipeline *reverse;     /* the last translator of the other direction, or NULL */
     qkv_tape *tape;            /* never records */
     qkv__prior codecs;         /* of a prior, once a call has asked for them */
 };
@@ -37,6 +38,8 @@ const qkv_shortlist *qkv__pipeline_shortlist(qkv_pipeline *p, const char *file);
 /* Opens the translators of these directories, unless p keeps them, as p->ensemble. */
 qkv_status qkv__pipeline_ensemble(qkv_pipeline *p, const qkv_strings *dirs);
 void qkv__pipeline_close_ensemble(qkv_pipeline *p);
+/* Opens the translator of this directory, unless p keeps it, as p->reverse. */
+qkv_status qkv__pipeline_reverse(qkv_pipeline *p, const char *dir);
 
 /* Records that the model of p does not do that ("continue text") and returns QKV_E_UNSUPPORTED. */
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what);

@@ -26,6 +26,9 @@ static const qkv_option rows[] = {
     {.flag = "max-length", .key = "max_length", .type = QKV_OPT_SIZE, .min = 2, .max = 16777216,
      FIELD(max_length), .initial = "512",
      .help = "most tokens of an answer, the first input counted"},
+    {.flag = "max-length-factor", .key = "max_length_factor", .type = QKV_OPT_REAL, .max = 1e6,
+     FIELD(length_factor), .value = "F", .initial = "3",
+     .help = "at most F tokens for each of the line's, and 10; 0: as long as --max-length says"},
     {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536,
      FIELD(batch), .initial = "64", .help = "lines searched at once"},
     {.flag = "shortlist", .key = "shortlist", .type = QKV_OPT_STRING, FIELD(shortlist),
@@ -39,6 +42,11 @@ static const qkv_option rows[] = {
      .help = "translations of each source token that are in the list"},
     {.flag = "ensemble", .key = "ensemble", .type = QKV_OPT_LIST, FIELD(ensemble), .value = "DIR",
      .help = "translators with DIR's tokenizer that choose together with it: better, and slower"},
+    {.flag = "reverse", .key = "reverse", .type = QKV_OPT_STRING, FIELD(reverse), .value = "DIR",
+     .help = "a translator of the other direction that rescores the hypotheses: better, and slower"},
+    {.flag = "reverse-weight", .key = "reverse_weight", .type = QKV_OPT_REAL, .max = 100,
+     FIELD(reverse_weight), .value = "W", .initial = "0.1",
+     .help = "scores are those of the search + W log p(line | hypothesis) / tokens of the line"},
     {.key = "lines", .type = QKV_OPT_SIZE, .flags = QKV_OPT_HIDDEN, .min = 1, .max = 1e9,
      FIELD(lines), .initial = "4096", .help = "lines of a file read and sorted together"},
 };
@@ -55,6 +63,7 @@ qkv_pipeline_translate_options qkv_pipeline_translate_defaults(const qkv_pipelin
         o.beams = p->generation.beams;
         o.length_penalty = p->generation.length_penalty;
         o.max_length = 0;
+        o.length_factor = qkv_model_type_of(p->model) == qkv_t5_type() ? 0 : o.length_factor;
     }
     return o;
 }
@@ -92,6 +101,7 @@ static qkv_status open_search(job *j)
     g.beams = o->beams;
     g.length_penalty = o->length_penalty;
     g.gnmt = o->gnmt;
+    g.length_factor = o->length_factor;
     if (o->max_length) {
         g.max_length = o->max_length;
         g.max_new_tokens = 0;
@@ -107,7 +117,9 @@ static qkv_status open_search(job *j)
         status = qkv_beam_search_shortlist(j->search, list, &o->list);
     if (status)
         return qkv_fail_prefix(j->p->ctx, j->p->dir);
-    return add_ensemble(j);
+    if (o->reverse)
+        status = qkv__pipeline_reverse(j->p, o->reverse);
+    return status ? status : add_ensemble(j);
 }
 
 static void pipeline_translate_on_line(void *user, size_t line, const qkv_translated *found)
@@ -130,6 +142,9 @@ static qkv_status pipeline_translate(job *j, const char *text, size_t len, size_
     o.batch = j->o.batch;
     o.n_best = j->o.n_best;
     o.first_line = j->lines + 1;
+    if (j->o.reverse)
+        o.reverse = (qkv_reverse){j->p->reverse->model, j->p->reverse->tokenizer,
+                                  j->o.reverse_weight};
     o.progress = translate_on_progress;
     o.user = j;
     if (!translate_on_progress(j, 0))

@@ -65,6 +65,55 @@ refused "nowhere" translate m --ensemble nowhere
 mv second/model.safetensors second/gone
 refused "second" translate m --ensemble second
 
+# A model that has learnt nothing repeats itself where long answers score well: at most 3 tokens for
+# each of a line's 4, and 10 more.
+few --vocab 60 --warmup 5 --set dropout=0 --lr 0.01 --valid-last 1 --out raw
+longest() { t raw --length-penalty 20 "$@" <s | awk 'NF > n { n = NF } END { print n + 0 }'; }
+[ "$(longest --max-length-factor 0)" -gt 50 ] || fail "$(longest --max-length-factor 0) words"
+[ "$(longest)" -le 22 ] || fail "$(longest) words"
+[ "$(longest --max-length-factor 1)" -lt "$(longest)" ] || fail "--max-length-factor is not heeded"
+
+# A translator of the other direction rescores what was found: its mean log p of the line's tokens
+# is added, and the best sum comes first.
+"$QKV" train translate --quiet --threads 1 --model nano --source t --target s --steps 20 \
+    --out back 2>err || fail "train translate, the other direction: $(cat err)"
+rescored() { t m --n-best 4 --reverse back --reverse-weight "$1" --json <in; }
+t m --n-best 4 --json <in >hyps
+rescored 0 | cmp -s - hyps || fail "--reverse-weight 0 changes something"
+rescored 1 >once
+rescored 2 >twice
+one=$(sed -n 1p out)
+head -1 in >line
+printf '%s\n' "$one" >found
+"$QKV" eval back --source found --target line --json --threads 1 >loss 2>err || fail "$(cat err)"
+python3 - "$one" <<'END' || fail "--reverse: what is added"
+import json, sys
+best = sys.argv[1]
+names = ("hyps", "once", "twice")
+rows = [[json.loads(line)["hyps"] for line in open(name)] for name in names]
+moved = 0
+for plain, once, twice in zip(*rows):
+    scores = [{h["text"]: h["score"] for h in hyps} for hyps in (plain, once, twice)]
+    assert scores[0].keys() == scores[1].keys() == scores[2].keys()
+    for text, score in scores[0].items():
+        added = scores[1][text] - score
+        assert not plain[0]["text"] or added < 0
+        assert abs(scores[2][text] - score - 2 * added) < 1e-9, (text, added)
+    assert [h["score"] for h in twice] == sorted((h["score"] for h in twice), reverse=True)
+    moved += [h["text"] for h in plain] != [h["text"] for h in twice]
+assert moved > 3, moved
+added = {h["text"]: h["score"] for h in rows[1][0]}[best] - rows[0][0][0]["score"]
+assert abs(added + json.load(open("loss"))["loss"]) < 1e-4, added
+END
+t m --reverse back --reverse-weight 2 <in >first
+[ "$(head -1 twice | sed 's/^{"hyps": [[]{"text": "\([^"]*\).*/\1/')" = "$(head -1 first)" ] ||
+    fail "the best of one: $(head -1 first)"
+t m --ensemble m --reverse back --reverse-weight 2 --batch 5 <in | cmp -s - first ||
+    fail "--reverse depends on the batch"
+refused "nowhere" translate m --reverse nowhere
+mv back/model.safetensors back/gone
+refused "back" translate m --reverse back
+
 # The directory says how long, the command line says otherwise.
 sed -i 's/"max_length": 512/"max_length": 3/' m/generation_config.json
 t m <s >short

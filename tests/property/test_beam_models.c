@@ -170,6 +170,43 @@ static void test_scores(void **state)
     assert_int_equal(check(MODELS, false, POSITIONS), POSITIONS); /* caches have to grow */
 }
 
+/* What a search counted is what the same tokens are worth when they are given. */
+static void test_given_tokens(void **state)
+{
+    (void)state;
+    enum { TIMES = 30 }; /* more than are read at once */
+    fixture f;
+    static qkv_id_pair pairs[TIMES * SENTENCES * QKV_BEAMS];
+    static double log_p[TIMES * SENTENCES * QKV_BEAMS];
+    size_t n = 0;
+    open_fixture(&f);
+    f.g.max_length = POSITIONS;
+    qkv_beam_search *s = run(&f, 1, f.models, false);
+    for (size_t k = 0; k < TIMES; k++)
+        for (size_t i = 0; i < SENTENCES; i++)
+            for (size_t b = 0; b < f.g.beams; b++) {
+                const qkv_hypothesis *h = qkv_beam_search_found(s, i, b);
+                const size_t from = (size_t)(offsets[i + 1] - offsets[i]);
+                pairs[n++] = (qkv_id_pair){{source + offsets[i], h->ids}, {from, h->count}};
+            }
+    assert_int_equal(qkv_translate_log_p(f.models[0], f.t, pairs, n, log_p), QKV_OK);
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = i % (SENTENCES * f.g.beams);
+        const qkv_hypothesis *h = qkv_beam_search_found(s, at / f.g.beams, at % f.g.beams);
+        assert_true(fabs(log_p[i] - h->log_p) <= 1e-4);
+    }
+    static const int32_t high[] = {VOCAB}, low[] = {QKV_IGNORED};
+    static const int32_t many[POSITIONS + 1];
+    const qkv_id_pair wrong[] = {{{source, source}, {0, 1}}, {{source, source}, {1, 0}},
+                                 {{high, source}, {1, 1}}, {{source, high}, {1, 1}},
+                                 {{source, low}, {1, 1}}, {{source, many}, {1, POSITIONS + 1}}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(qkv_translate_log_p(f.models[0], f.t, &wrong[i], 1, log_p),
+                         QKV_E_ARGUMENT);
+    qkv_beam_search_destroy(s);
+    close_fixture(&f);
+}
+
 static void test_a_model_beside_itself(void **state)
 {
     (void)state;
@@ -257,7 +294,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scores), cmocka_unit_test(test_a_model_beside_itself),
+        cmocka_unit_test(test_scores), cmocka_unit_test(test_given_tokens),
+        cmocka_unit_test(test_a_model_beside_itself),
         cmocka_unit_test(test_batches_of_all_sizes),
         cmocka_unit_test(test_refused),
     };

@@ -197,6 +197,74 @@ static void test_long(void **state)
     close_fixture(&f);
 }
 
+static bool ends(const fixture *f, int32_t id)
+{
+    for (size_t i = 0; i < f->g.eos_count; i++)
+        if (f->g.eos_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* A sentence's limit goes with its length. Where it is reached, what has not ended counts only if
+ * nothing has: then all beams. Whoever has ended before is untouched. cases: unended answers,
+ * ended ones of sentences whose search the limit cut. */
+static void check_length_factor(fixture *f, double factor, size_t cases[2])
+{
+    qkv_beam_search *free_ = run(f);
+    f->g.length_factor = factor;
+    qkv_beam_search *s = run(f);
+    for (size_t i = 0; i < SENTENCES; i++) {
+        const size_t n = (size_t)(offsets[i + 1] - offsets[i]);
+        const size_t most = (size_t)(factor * (double)n) + QKV_LENGTH_SPARE;
+        size_t unended = 0, longest = 0, count = 0;
+        for (size_t b = 0; b < f->g.beams; b++) {
+            const qkv_hypothesis *h = qkv_beam_search_found(s, i, b);
+            const qkv_hypothesis *x = qkv_beam_search_found(free_, i, b);
+            longest = x && x->count > longest ? x->count : longest;
+            if (!h)
+                continue;
+            count++;
+            assert_true(h->count <= most);
+            unended += !ends(f, h->ids[h->count - 1]);
+            if (!ends(f, h->ids[h->count - 1]))
+                assert_int_equal(h->count, most);
+        }
+        assert_true(count > 0 && (unended == 0 || unended == count));
+        if (unended)
+            assert_int_equal(count, f->g.beams);
+        for (size_t b = 0; b < f->g.beams && longest < most; b++) {
+            const qkv_hypothesis *h = qkv_beam_search_found(s, i, b);
+            const qkv_hypothesis *x = qkv_beam_search_found(free_, i, b);
+            assert_int_equal(h->count, x->count);
+            assert_memory_equal(h->ids, x->ids, h->count * sizeof *h->ids);
+        }
+        cases[0] += unended > 0;
+        cases[1] += !unended && longest > most;
+    }
+    assert_true(qkv_beam_search_stats(s).rows <= qkv_beam_search_stats(free_).rows);
+    qkv_beam_search_destroy(s);
+    qkv_beam_search_destroy(free_);
+    f->g.length_factor = 0;
+}
+
+static void test_length_factor(void **state)
+{
+    (void)state;
+    size_t cases[2] = {0, 0};
+    for (size_t eos = 0; eos < 7; eos++) {
+        fixture f;
+        open_fixture(&f, qkv_marian_type());
+        f.g.max_length = POSITIONS;
+        f.g.forced_eos = -1;
+        f.g.eos_count = eos;
+        f.g.length_penalty = 3; /* long hypotheses win where nothing stops them */
+        check_length_factor(&f, 0.1, cases);
+        check_length_factor(&f, 1.5, cases);
+        close_fixture(&f);
+    }
+    assert_true(cases[0] > 3 && cases[1] > 3);
+}
+
 static void refused(fixture *f, const char *words)
 {
     qkv_beam_search *s;
@@ -221,6 +289,8 @@ static void test_refused(void **state)
     refused(&f, "41 tokens");
     f.g.start = VOCAB;
     refused(&f, "token 37");
+    f.g.length_factor = INFINITY;
+    refused(&f, "factor is not a number");
     s = run(&f);
     static const int32_t empty[] = {0, 3, 3};
     assert_int_equal(qkv_beam_search_run(s, source, empty, 2), QKV_E_ARGUMENT);
@@ -302,6 +372,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scores), cmocka_unit_test(test_greedy), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_length_factor),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

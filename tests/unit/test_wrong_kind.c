@@ -154,6 +154,7 @@ enum {
     S(qkv_prior_evaluate, LM, (m, t, NULL, 0, &a.score.grids))                                     \
     S(qkv_task_translate, PAIRS, (&a.task, m, NULL, NULL, NULL, 1))                                \
     S(qkv_translate_evaluate, PAIRS, (m, t, NULL, 0, &a.score.translate))                          \
+    S(qkv_translate_log_p, PAIRS, (m, t, NULL, 0, NULL))                                           \
     S(qkv_task_mlm, MLM, (&a.task, m, NULL, NULL, NULL, NULL, 1))                                  \
     S(qkv_mlm_evaluate, MLM, (m, t, NULL, NULL, NULL, 0, &a.score.mlm))                            \
     S(qkv_task_classify, TEXT, (&a.task, m, NULL, NULL, NULL, NULL, 1))                            \

@@ -1,0 +1,86 @@
+/* rerank.c - the log-probability of a line given each of its hypotheses, by a translator of the
+ * other direction ("Simple and effective noisy channel modeling", Yee et al. 2019, without the
+ * language model). */
+#include "infer/rerank.h"
+
+#include "model/model.h"
+#include "qkv/marian.h"
+#include "text/pairs.h"
+
+/* One side, with its end; what the model has no positions for is left out. */
+static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, int side)
+{
+    const qkv_marian_config *c = qkv_model_config(r->reverse->model);
+    const unsigned flags = side == QKV__TARGET ? QKV_ENCODE_TARGET : 0;
+    const size_t begin = r->ids.count, most = c->positions - 1;
+    qkv_status status = qkv_tokenizer_encode(r->reverse->tokenizer, text, len, flags, &r->ids);
+    if (!status && r->ids.count - begin > most)
+        r->ids.count = begin + most;
+    if (!status)
+        status = qkv_ids_add(&r->ids, r->ctx, c->eos);
+    r->ends[QKV__SIDES * r->count + (size_t)side] = r->ids.count;
+    return status;
+}
+
+qkv_status qkv__rerank_begin(qkv__reranker *r, size_t capacity)
+{
+    if (!qkv__model_as(r->reverse->model, NULL, "qkv_translate", QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
+    r->ends = qkv_calloc(r->ctx, capacity, QKV__SIDES * sizeof *r->ends);
+    r->log_p = qkv_calloc(r->ctx, capacity, sizeof *r->log_p);
+    r->pairs = qkv_calloc(r->ctx, capacity, sizeof *r->pairs);
+    return r->ends && r->log_p && r->pairs ? qkv_tape_create(&r->tape, r->ctx) : QKV_E_MEMORY;
+}
+
+qkv_status qkv__rerank_add(qkv__reranker *r, const char *line, size_t len,
+                           const qkv_translation *found, size_t count)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const qkv_text *text = &found[i].text;
+        status = rerank_encode(r, text->data ? text->data : "", text->len, QKV__SOURCE);
+        if (!status)
+            status = rerank_encode(r, line, len, QKV__TARGET);
+        r->count += !status;
+    }
+    return status;
+}
+
+const double *qkv__rerank_log_p(qkv__reranker *r)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < r->count; i++)
+        for (size_t side = 0; side < QKV__SIDES; side++) {
+            const size_t end = r->ends[QKV__SIDES * i + side];
+            r->pairs[i].ids[side] = r->ids.data + at;
+            r->pairs[i].size[side] = end - at;
+            at = end;
+        }
+    qkv_status status = qkv_translate_log_p(r->reverse->model, r->tape, r->pairs, r->count,
+                                            r->log_p);
+    for (size_t i = 0; i < r->count && !status; i++)
+        r->log_p[i] /= (double)r->pairs[i].size[QKV__TARGET];
+    r->count = r->ids.count = 0;
+    return status ? NULL : r->log_p;
+}
+
+void qkv__rerank_free(qkv__reranker *r)
+{
+    qkv_tape_destroy(r->tape);
+    qkv_ids_free(&r->ids, r->ctx);
+    qkv_free(r->ctx, r->ends);
+    qkv_free(r->ctx, r->log_p);
+    qkv_free(r->ctx, r->pairs);
+}
+
+void qkv__rerank_sort(qkv_translation *found, size_t count, const double *log_p, double weight)
+{
+    for (size_t i = 0; i < count; i++) {
+        qkv_translation x = found[i];
+        size_t at = i;
+        x.score += weight * log_p[i];
+        for (; at > 0 && found[at - 1].score < x.score; at--)
+            found[at] = found[at - 1];
+        found[at] = x;
+    }
+}
