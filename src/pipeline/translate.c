@@ -43,7 +43,7 @@ static const qkv_option rows[] = {
     {.flag = "ensemble", .key = "ensemble", .type = QKV_OPT_LIST, FIELD(ensemble), .value = "DIR",
      .help = "translators with DIR's tokenizer that choose together with it: better, and slower"},
     {.flag = "reverse", .key = "reverse", .type = QKV_OPT_STRING, FIELD(reverse), .value = "DIR",
-     .help = "a translator of the other direction that rescores the hypotheses: better, and slower"},
+     .help = "a translator of the other direction that rescores the hypotheses: better, slower"},
     {.flag = "reverse-weight", .key = "reverse_weight", .type = QKV_OPT_REAL, .max = 100,
      FIELD(reverse_weight), .value = "W", .initial = "0.1",
      .help = "scores are those of the search + W log p(line | hypothesis) / tokens of the line"},
