@@ -98,7 +98,8 @@ typedef struct {
     size_t max_length;     /* maximum tokens of a translation, including start; 0: as in the
                               directory                                                       512 */
     double length_factor;  /* a line of n tokens gets at most length_factor n + QKV_LENGTH_SPARE;
-                              0: no limit but max_length. Of T5, whose lines may ask for more, 0  3 */
+                              0: no limit but max_length. Of T5, whose lines may ask for more
+                              than a translation, 0                                           3 */
     size_t batch;          /* lines per search                                                 64 */
     size_t lines;          /* lines of a file that are read and sorted by length together    4096 */
     const char *shortlist; /* file (qkv_shortlist_load): the search chooses among the tokens that it
