@@ -138,7 +138,8 @@ def rows(text, device="cpu"):
         *training("mae", "MAE-base", "mae-base", 8, 224, images=True),
         *training("cct", "CCT-7/3x2", "cct-7", 128, 32, images=True),
         *training("vqgan", "VQGAN f16, generator's phase", "vqgan-f16", 1, 256, ("f32",), True),
-        attention(2048, False), attention(2048, True), attention(8192, True),
+        *(attention(length, both) for length in (1024, 2048, 8192, 32768)
+          for both in (False, True)),
         attention(2048, True, "bf16"), attention(8192, True, "bf16"),
         *(decoding(weights) for weights in ("f32", "bf16", "int8", "int4")),
         decoding("int8", 8),
