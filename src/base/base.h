@@ -162,6 +162,7 @@ double qkv__thread_seconds(void);       /* of processor time, of this thread alo
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
 bool qkv__cpu_vnni(void);               /* AVX512_VNNI beside AVX-512, and kernels for it? */
 bool qkv__cpu_avx_vnni(void);           /* AVX_VNNI beside AVX2, and kernels for it? */
+bool qkv__cpu_dotprod(void);            /* ARMv8.2's dot products beside NEON? */
 bool qkv__cpu_amx(void); /* AMX's tiles too, VNNI, and the system lets this process use them? */
 
 #endif

@@ -8,6 +8,7 @@
 #include <cpuid.h>
 #endif
 #ifdef __linux__
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -72,6 +73,15 @@ bool qkv__cpu_bf16(void) { return false; }
 bool qkv__cpu_vnni(void) { return false; }
 bool qkv__cpu_avx_vnni(void) { return false; }
 #endif
+
+bool qkv__cpu_dotprod(void)
+{
+#if defined(__aarch64__) && defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#else
+    return false;
+#endif
+}
 
 bool qkv__cpu_amx(void)
 {

@@ -290,9 +290,10 @@ qkv__fill_fn QKV__SIMD_FILES(avx2), QKV__SIMD_FILES(avx512), QKV__SIMD_FILES(neo
 qkv__fill_fn QKV__SIMD_OVER(avx2), QKV__SIMD_OVER(avx512), QKV__SIMD_OVER(neon);
 /* gemm of any shape, m, n and k above 0. */
 qkv_k_gemm_fn qkv__own_gemm_avx2, qkv__own_gemm_avx512, qkv__own_gemm_neon;
-qkv__fill_fn qkv__kernels_small_avx2;
+qkv__fill_fn qkv__kernels_small_avx2, qkv__kernels_small_neon;
 qkv__fill_fn qkv__kernels_small_avxvnni_avx2; /* by AVX_VNNI */
-qkv__fill_fn qkv__kernels_small_vnni_avx512; /* by AVX512_VNNI */
+qkv__fill_fn qkv__kernels_small_vnni_avx512;  /* by AVX512_VNNI */
+qkv__fill_fn qkv__kernels_small_dotprod_neon; /* by the dot products of ARMv8.2 */
 qkv__fill_fn qkv__kernels_small_amx_avx512;  /* small_many */
 qkv__fill_fn qkv__kernels_bf16_avx512, qkv__kernels_amx_avx512; /* gemm, over what serves f32 */
 /* attention, attention_bwd: over what serves f32. */

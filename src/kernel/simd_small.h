@@ -13,7 +13,7 @@
  * small_dot8 and small_dot4 (add the products of four bytes in each lane), small_real,
  * small_scales (of 4 bits), small_put (stores VF integers as bytes), SMALL_OFFSET8, the offset that
  * bytes of 8 bits still have after small_line, and SMALL_ROWS, the rows of a tile of integers in
- * AVX2. */
+ * AVX2 and NEON. */
 #ifndef QKV_KERNEL_SIMD_SMALL_H
 #define QKV_KERNEL_SIMD_SMALL_H
 

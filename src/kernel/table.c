@@ -30,7 +30,7 @@ static const struct {
     {QKV_ISA_AVX2, {QKV__SIMD_FILES(avx2), qkv__kernels_small_avx2}, {QKV__SIMD_OVER(avx2)}},
     {QKV_ISA_AVX512, {QKV__SIMD_FILES(avx512)}, {QKV__SIMD_OVER(avx512)}},
 #elif defined(QKV_HAVE_SIMD)
-    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon)}, {QKV__SIMD_OVER(neon)}},
+    {QKV_ISA_NEON, {QKV__SIMD_FILES(neon), qkv__kernels_small_neon}, {QKV__SIMD_OVER(neon)}},
 #endif
     {QKV_ISA_REFERENCE, {NULL}, {NULL}},
 };
@@ -103,6 +103,10 @@ static void fill_all(void)
         if (usable & QKV__BF16_ANY)
             qkv__kernels_dnnl_conv(k, qkv__round_bf16_avx512);
 #endif
+#endif
+#if defined(QKV_HAVE_SIMD) && defined(__aarch64__)
+        if ((usable & QKV_ISA_NEON) && qkv__cpu_dotprod())
+            qkv__kernels_small_dotprod_neon(k);
 #endif
         fill_meta(isa, usable);
     }
