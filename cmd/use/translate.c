@@ -152,6 +152,10 @@ CLI_COMMAND(cli_translate, 410) = {
                        "score\", lines counted from 0. --shortlist: fewer tokens to choose among, "
                        "which is faster where the vocabulary is large, and may change a "
                        "translation (qkv shortlist makes one). --ensemble: the probabilities of "
-                       "several models, of the same tokens, are multiplied and normalised."},
+                       "several models, of the same tokens, are multiplied and normalised. "
+                       "--reverse: finished hypotheses are rescored by a model of the other "
+                       "direction. --max-length-factor: a model that repeats a word without end "
+                       "is stopped, and what has ended is preferred; --n-best may have fewer then, "
+                       "and 0 searches exactly as Hugging Face does."},
     .library = {qkv_pipeline_translate_table},
     .own = {&table}, .opens = true, .ranks = true, .run = translate_run};

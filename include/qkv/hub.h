@@ -139,9 +139,10 @@ typedef struct {
     size_t max_length;       /* maximum tokens, including start and eos; 0: max positions of
                                 the model                                                0 */
     size_t max_new_tokens;   /* maximum tokens without the start token; 0: max_length     0 */
-    double length_factor;    /* > 0: a sentence of n tokens gets at most length_factor n +
-                                QKV_LENGTH_SPARE; a hypothesis that has not ended by then counts
-                                only where none has (Marian's max-length-factor); no key  0 */
+    double length_factor;    /* > 0: a sentence of n tokens, its eos among them, gets at most
+                                length_factor n + QKV_LENGTH_SPARE; hypotheses that have not ended
+                                by then count only where none has, so that fewer than `beams` may
+                                be found; no key                                          0 */
     bool renormalize;        /* renormalize_logits: banned tokens get no probability  false */
     int start;               /* decoder_start_token_id                           the model's */
     int forced_eos;          /* forced_eos_token_id, at max_length; -1: none                 */

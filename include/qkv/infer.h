@@ -117,9 +117,10 @@ qkv_status qkv_fill_series(qkv_model *m, const qkv_series *series, qkv_real *out
 
 /* ---- beam search --------------------------------------------------------------------------- */
 
-/* Beam search with an encoder-decoder: the same ids as Hugging Face transformers 5, and the same
- * scores up to rounding. The sentences of a batch are independent. The encoder reads them packed,
- * each sentence's memory is stored once, and finished sentences leave the batch. 1 beam: greedy. */
+/* Beam search with an encoder-decoder: the same ids as Hugging Face transformers 5 (with a
+ * length_factor of 0), and the same scores up to rounding. The sentences of a batch are
+ * independent. The encoder reads them packed, each sentence's memory is stored once, and finished
+ * sentences leave the batch. 1 beam: greedy. */
 typedef struct qkv_beam_search qkv_beam_search;
 
 typedef struct {
@@ -191,7 +192,8 @@ typedef struct {
 
 /* A translator of the other direction, which rescores the hypotheses that a search found: the score
  * of each becomes score + weight log p(line | hypothesis) / tokens of the line, and the best come
- * first. Its tokens may be others. (Yee et al. 2019.) */
+ * first (Yee et al. 2019). Tokens are those of its tokenizer, eos among them; what it has no
+ * positions for is truncated. Both must outlive the call. */
 typedef struct {
     qkv_model *model; /* of the context of the search; NULL: nothing is rescored */
     qkv_tokenizer *tokenizer;
@@ -200,9 +202,10 @@ typedef struct {
 
 typedef struct {
     size_t batch;  /* maximum number of lines per search; fewer if they are long            64 */
-    size_t n_best; /* translations per line, at most the number of beams                     1 */
+    size_t n_best; /* translations per line, at most the number of beams; fewer where the search
+                      found fewer (length_factor)                                            1 */
     size_t first_line; /* number of the first line in error messages                     1 */
-    qkv_reverse reverse; /* rescores all that a search finds, as many as beams            none */
+    qkv_reverse reverse; /* rescores all that a search finds                              none */
     bool (*progress)(void *user, size_t lines); /* lines done; false cancels. May be NULL */
     void *user;
 } qkv_translate_text_options;
@@ -213,7 +216,8 @@ typedef void qkv_translated_fn(void *user, size_t line, const qkv_translated *fo
 
 /* Translates every line of text (len bytes; the last newline is optional). Groups lines of similar
  * length, and calls fn after all are done. A line without tokens has one empty translation. options
- * may be NULL. QKV_E_CANCELLED if progress returned false. */
+ * may be NULL. QKV_E_CANCELLED if progress returned false. QKV_E_ARGUMENT: a reverse model that
+ * does not translate or suit its tokenizer. */
 qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text, size_t len,
                          const qkv_translate_text_options *options, qkv_translated_fn *fn,
                          void *user);

@@ -92,7 +92,8 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
 
 typedef struct {
     size_t beams;          /* number of beams; 1: greedy                     [1, QKV_BEAMS]     4 */
-    size_t n_best;         /* translations per line                            [1, beams]       1 */
+    size_t n_best;         /* translations per line, fewer where length_factor ended the search
+                              of the others                                    [1, beams]       1 */
     double length_penalty; /* a score is log p / length^length_penalty                          1 */
     bool gnmt;             /* a score is log p / ((5 + length) / 6)^length_penalty          false */
     size_t max_length;     /* maximum tokens of a translation, including start; 0: as in the

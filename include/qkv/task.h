@@ -183,8 +183,9 @@ typedef struct {
 } qkv_id_pair;
 
 /* The log-probability of a given translation, the sum over its tokens, for each of n pairs, into
- * log_p (n). t is reset and used without recording. QKV_E_ARGUMENT: a side is empty or longer than
- * max positions, or has an id that is not below the vocabulary. */
+ * log_p (n), which a failure may leave partly written. t is reset and used without recording.
+ * QKV_E_ARGUMENT: another kind of model, no decoder_start_token_id, or a side that is empty, longer
+ * than max positions, or has an id outside the vocabulary. */
 qkv_status qkv_translate_log_p(qkv_model *m, qkv_tape *t, const qkv_id_pair *pairs, size_t n,
                                double *log_p);
 

@@ -122,7 +122,8 @@ qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_
             c[kept++] = c[i]; /* no later than i: nothing that is still to come is lost */
     }
     if (s->length == x->most) { /* too long for its source */
-        for (size_t i = 0, none = !x->finished; none && i < kept; i++)
+        const size_t counted = x->finished ? 0 : kept;
+        for (size_t i = 0; i < counted; i++)
             beam_finish(x, s, c[i]);
         kept = 0;
     }

@@ -3,6 +3,8 @@
  * language model). */
 #include "infer/rerank.h"
 
+#include <math.h>
+
 #include "model/model.h"
 #include "qkv/marian.h"
 #include "text/pairs.h"
@@ -16,6 +18,11 @@ static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, 
     qkv_status status = qkv_tokenizer_encode(r->reverse->tokenizer, text, len, flags, &r->ids);
     if (!status && r->ids.count - begin > most)
         r->ids.count = begin + most;
+    for (size_t i = begin; i < r->ids.count && !status; i++)
+        if ((size_t)r->ids.data[i] >= c->vocab)
+            status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "reverse: token %d is not below the "
+                              "model's %zu: tokenizer and model do not belong together",
+                              (int)r->ids.data[i], c->vocab);
     if (!status)
         status = qkv_ids_add(&r->ids, r->ctx, c->eos);
     r->ends[QKV__SIDES * r->count + (size_t)side] = r->ids.count;
@@ -24,8 +31,16 @@ static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, 
 
 qkv_status qkv__rerank_begin(qkv__reranker *r, size_t capacity)
 {
-    if (!qkv__model_as(r->reverse->model, NULL, "qkv_translate", QKV_CAN_TRANSLATE))
+    const qkv_reverse *x = r->reverse;
+    if (!qkv__model_as(x->model, NULL, "qkv_translate", QKV_CAN_TRANSLATE))
         return QKV_E_ARGUMENT;
+    const qkv_marian_config *c = qkv_model_config(x->model);
+    if (qkv_model_context(x->model) != r->ctx || !x->tokenizer || !isfinite(x->weight))
+        return qkv_fail(r->ctx, QKV_E_ARGUMENT, "reverse: a model of the search's context, its "
+                        "tokenizer and a weight that is a number expected");
+    if (c->eos < 0 || c->start < 0)
+        return qkv_fail(r->ctx, QKV_E_ARGUMENT, "reverse: the model has no token that ends a "
+                        "sentence, or none to begin with");
     r->ends = qkv_calloc(r->ctx, capacity, QKV__SIDES * sizeof *r->ends);
     r->log_p = qkv_calloc(r->ctx, capacity, sizeof *r->log_p);
     r->pairs = qkv_calloc(r->ctx, capacity, sizeof *r->pairs);
@@ -46,7 +61,7 @@ qkv_status qkv__rerank_add(qkv__reranker *r, const char *line, size_t len,
     return status;
 }
 
-const double *qkv__rerank_log_p(qkv__reranker *r)
+qkv_status qkv__rerank_log_p(qkv__reranker *r, const double **log_p)
 {
     size_t at = 0;
     for (size_t i = 0; i < r->count; i++)
@@ -58,10 +73,14 @@ const double *qkv__rerank_log_p(qkv__reranker *r)
         }
     qkv_status status = qkv_translate_log_p(r->reverse->model, r->tape, r->pairs, r->count,
                                             r->log_p);
-    for (size_t i = 0; i < r->count && !status; i++)
+    for (size_t i = 0; i < r->count && !status; i++) {
         r->log_p[i] /= (double)r->pairs[i].size[QKV__TARGET];
+        if (!isfinite(r->log_p[i]))
+            status = qkv_fail(r->ctx, QKV_E_NUMERIC, "reverse: a log-probability is not a number");
+    }
     r->count = r->ids.count = 0;
-    return status ? NULL : r->log_p;
+    *log_p = r->log_p;
+    return status;
 }
 
 void qkv__rerank_free(qkv__reranker *r)

@@ -17,14 +17,15 @@ typedef struct {
     size_t count;
 } qkv__reranker;
 
-/* Room for so many hypotheses. r: zeroed but for ctx and reverse; free it after a failure too. */
+/* Checks the reverse model, and takes room for so many hypotheses. r: zeroed but for ctx and
+ * reverse; free it after a failure too. */
 qkv_status qkv__rerank_begin(qkv__reranker *r, size_t capacity);
 /* Adds the hypotheses of a line to those that are rescored next. */
 qkv_status qkv__rerank_add(qkv__reranker *r, const char *line, size_t len,
                            const qkv_translation *found, size_t count);
-/* Log-probabilities of the lines given their hypotheses, in the order in which these were added,
- * each divided by the line's tokens. Valid until the next qkv__rerank_add. NULL on failure. */
-const double *qkv__rerank_log_p(qkv__reranker *r);
+/* *log_p: log-probabilities of the lines given their hypotheses, in the order in which these were
+ * added, each divided by the line's tokens. Valid until the next qkv__rerank_add. */
+qkv_status qkv__rerank_log_p(qkv__reranker *r, const double **log_p);
 void qkv__rerank_free(qkv__reranker *r);
 
 /* Adds weight times log_p to each score, and sorts by the sums, the best first. */

@@ -137,16 +137,16 @@ static qkv_status rerank_lines(job *j, size_t first, size_t n)
         status = qkv__rerank_add(&j->reranker, l->text, l->len, j->found + l->index * j->keep,
                                  j->answers[l->index]);
     }
-    const double *log_p = status ? NULL : qkv__rerank_log_p(&j->reranker);
-    if (!log_p)
-        return status ? status : qkv_context_status(j->ctx);
-    for (size_t i = first; i < first + n; i++) {
+    const double *log_p = NULL;
+    if (!status)
+        status = qkv__rerank_log_p(&j->reranker, &log_p);
+    for (size_t i = first; i < first + n && !status; i++) {
         size_t index = j->lines[i].index, *count = &j->answers[index];
         qkv__rerank_sort(j->found + index * j->keep, *count, log_p, j->o.reverse.weight);
         log_p += *count;
         *count = *count < j->o.n_best ? *count : j->o.n_best;
     }
-    return QKV_OK;
+    return status;
 }
 
 static qkv_status translate_search(job *j, size_t first, size_t n)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pipeline/pipeline.h"
+#include "qkv/marian.h"
 
 static bool is_kept(const qkv_pipeline *p, const qkv_strings *dirs)
 {
@@ -68,12 +69,23 @@ qkv_status qkv__pipeline_ensemble(qkv_pipeline *p, const qkv_strings *dirs)
     return status;
 }
 
+/* A T5's line says what it asks for, which is no part of a translation. */
+static qkv_status refuse_t5(const qkv_pipeline *p)
+{
+    if (qkv_model_type_of(p->model) != qkv_t5_type())
+        return QKV_OK;
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: no t5 rescores, or is rescored by another "
+                    "model: its lines say what they ask for", p->dir);
+}
+
 qkv_status qkv__pipeline_reverse(qkv_pipeline *p, const char *dir)
 {
-    if (p->reverse && strcmp(p->reverse->dir, dir) == 0)
-        return QKV_OK;
+    qkv_status status = refuse_t5(p);
+    if (status || (p->reverse && strcmp(p->reverse->dir, dir) == 0))
+        return status;
     qkv_pipeline_options o = p->o;
     o.adapters = (qkv_strings){0}; /* they are the other direction's */
     qkv_pipeline_close(p->reverse);
-    return open_beside(&p->reverse, p, dir, &o);
+    status = open_beside(&p->reverse, p, dir, &o);
+    return status ? status : refuse_t5(p->reverse);
 }

@@ -1,4 +1,4 @@
-/* pair_loss.c - sentence pairs laid one after another on a tape, and the translator's loss. */
+/* pair_loss.c - sentence pairs packed one after another on a tape, and a translator's loss. */
 #include "task/pair_loss.h"
 
 #include <string.h>
@@ -79,8 +79,8 @@ static qkv_tensor *read_batch(qkv_model *m, qkv_tape *t, const batch *b,
 }
 
 qkv_tensor *qkv__pair_loss(qkv_model *m, qkv_tape *t, const qkv_id_pair *all, size_t pairs,
-                                        const qkv_randomness before[QKV__SIDES],
-                                        const qkv_cross_entropy_options *o)
+                           const qkv_randomness before[QKV__SIDES],
+                           const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
     size_t readings = qkv__pair_readings(o->rdrop);

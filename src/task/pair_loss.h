@@ -1,5 +1,4 @@
-/* pair_loss.h - what a translator loses on sentence pairs, which lie on the tape one after
- * another. */
+/* pair_loss.h - a translator's loss on packed sentence pairs. */
 #ifndef QKV_SRC_TASK_PAIR_LOSS_H
 #define QKV_SRC_TASK_PAIR_LOSS_H
 

@@ -109,6 +109,7 @@ same /dev/null eval mt --json --beam 1
 
 # A standard input is rank 0's alone. MPICH's launcher takes no more of it than a pipe holds.
 same ../lines translate mt --max-length 8 --batch 16 --n-best 2 --beam 2
+same ../lines translate mt --max-length 8 --batch 16 --n-best 2 --beam 3 --reverse mt
 same /dev/null translate mt --file ../de --max-length 6 --beam 1 --json
 same ../lines classify texts --json
 same /dev/null classify waves ../bare.csv

@@ -68,10 +68,17 @@ refused "second" translate m --ensemble second
 # A model that has learnt nothing repeats itself where long answers score well: at most 3 tokens for
 # each of a line's 4, and 10 more.
 few --vocab 60 --warmup 5 --set dropout=0 --lr 0.01 --valid-last 1 --out raw
-longest() { t raw --length-penalty 20 "$@" <s | awk 'NF > n { n = NF } END { print n + 0 }'; }
-[ "$(longest --max-length-factor 0)" -gt 50 ] || fail "$(longest --max-length-factor 0) words"
-[ "$(longest)" -le 22 ] || fail "$(longest) words"
-[ "$(longest --max-length-factor 1)" -lt "$(longest)" ] || fail "--max-length-factor is not heeded"
+longest() {
+    t raw --length-penalty 20 "$@" <s >long
+    words=$(awk 'NF > n { n = NF } END { print n + 0 }' long)
+}
+longest --max-length-factor 0
+[ "$words" -gt 50 ] || fail "--max-length-factor 0: $words words"
+longest --max-length-factor 1
+few=$words
+longest
+{ [ "$few" -gt 0 ] && [ "$few" -le 14 ]; } || fail "--max-length-factor 1: $few words"
+{ [ "$words" -gt "$few" ] && [ "$words" -le 22 ]; } || fail "$words words"
 
 # A translator of the other direction rescores what was found: its mean log p of the line's tokens
 # is added, and the best sum comes first.
@@ -105,6 +112,9 @@ assert moved > 3, moved
 added = {h["text"]: h["score"] for h in rows[1][0]}[best] - rows[0][0][0]["score"]
 assert abs(added + json.load(open("loss"))["loss"]) < 1e-4, added
 END
+t m --reverse back --reverse-weight 2 --n-best 2 --json <in >two
+[ "$(head -1 two)" = "$(head -1 twice | sed 's/\(, {[^}]*}\)\{2\}]}$/]}/')" ] ||
+    fail "the best two of four: $(head -1 two)"
 t m --reverse back --reverse-weight 2 <in >first
 [ "$(head -1 twice | sed 's/^{"hyps": [[]{"text": "\([^"]*\).*/\1/')" = "$(head -1 first)" ] ||
     fail "the best of one: $(head -1 first)"

@@ -82,6 +82,7 @@ static bool run(failing *memory, char answer[ANSWER])
     if (qkv_context_create(&f.ctx, &o))
         return false;
     bool ok = !make_tokenizer(&f) && !make_search(&f);
+    to.reverse = (qkv_reverse){f.model, f.tokenizer, 0.1}; /* any model is one */
     for (int turn = 0; turn < 2 && ok; turn++) { /* the second goes on with the first one's room */
         f.answer[0] = 0;
         ok = !qkv_translate(f.search, f.tokenizer, text, sizeof text - 1, &to, on_line, &f);

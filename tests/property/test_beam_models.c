@@ -189,6 +189,10 @@ static void test_given_tokens(void **state)
                 const size_t from = (size_t)(offsets[i + 1] - offsets[i]);
                 pairs[n++] = (qkv_id_pair){{source + offsets[i], h->ids}, {from, h->count}};
             }
+    size_t ids = 0;
+    for (size_t i = 0; i < n; i++)
+        ids += pairs[i].size[0] + pairs[i].size[1];
+    assert_true(ids > 2 * 4096);
     assert_int_equal(qkv_translate_log_p(f.models[0], f.t, pairs, n, log_p), QKV_OK);
     for (size_t i = 0; i < n; i++) {
         const size_t at = i % (SENTENCES * f.g.beams);

@@ -96,7 +96,8 @@ def check_loss(qkv, folder, model, tokenizer, source, target):
 
 
 def check_translations(qkv, folder, model, tokenizer, source, beams):
-    got = qkv.run("translate", folder, "--beam", beams, text="\n".join(source) + "\n")
+    got = qkv.run("translate", folder, "--beam", beams, "--max-length-factor", 0,
+                  text="\n".join(source) + "\n")
     expected = []
     for at in range(0, len(source), 50):
         batch = tokenizer(source[at:at + 50], padding=True, return_tensors="pt")
