@@ -9,11 +9,10 @@
 #include "qkv/marian.h"
 #include "text/pairs.h"
 
-/* One side, with its end; what the model has no positions for is left out. */
-static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, int side)
+/* Appends a text's ids and its end; what the model has no positions for is left out. */
+static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, unsigned flags)
 {
     const qkv_marian_config *c = qkv_model_config(r->reverse->model);
-    const unsigned flags = side == QKV__TARGET ? QKV_ENCODE_TARGET : 0;
     const size_t begin = r->ids.count, most = c->positions - 1;
     qkv_status status = qkv_tokenizer_encode(r->reverse->tokenizer, text, len, flags, &r->ids);
     if (!status && r->ids.count - begin > most)
@@ -23,10 +22,7 @@ static qkv_status rerank_encode(qkv__reranker *r, const char *text, size_t len, 
             status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "reverse: token %d is not below the "
                               "model's %zu: tokenizer and model do not belong together",
                               (int)r->ids.data[i], c->vocab);
-    if (!status)
-        status = qkv_ids_add(&r->ids, r->ctx, c->eos);
-    r->ends[QKV__SIDES * r->count + (size_t)side] = r->ids.count;
-    return status;
+    return status ? status : qkv_ids_add(&r->ids, r->ctx, c->eos);
 }
 
 qkv_status qkv__rerank_begin(qkv__reranker *r, size_t capacity)
@@ -41,36 +37,33 @@ qkv_status qkv__rerank_begin(qkv__reranker *r, size_t capacity)
     if (c->eos < 0 || c->start < 0)
         return qkv_fail(r->ctx, QKV_E_ARGUMENT, "reverse: the model has no token that ends a "
                         "sentence, or none to begin with");
-    r->ends = qkv_calloc(r->ctx, capacity, QKV__SIDES * sizeof *r->ends);
+    r->begins = qkv_calloc(r->ctx, capacity, QKV__SIDES * sizeof *r->begins);
     r->log_p = qkv_calloc(r->ctx, capacity, sizeof *r->log_p);
     r->pairs = qkv_calloc(r->ctx, capacity, sizeof *r->pairs);
-    return r->ends && r->log_p && r->pairs ? qkv_tape_create(&r->tape, r->ctx) : QKV_E_MEMORY;
+    return r->begins && r->log_p && r->pairs ? qkv_tape_create(&r->tape, r->ctx) : QKV_E_MEMORY;
 }
 
 qkv_status qkv__rerank_add(qkv__reranker *r, const char *line, size_t len,
                            const qkv_translation *found, size_t count)
 {
-    qkv_status status = QKV_OK;
+    const size_t target = r->ids.count;
+    qkv_status status = rerank_encode(r, line, len, QKV_ENCODE_TARGET);
+    const size_t targets = r->ids.count - target;
     for (size_t i = 0; i < count && !status; i++) {
         const qkv_text *text = &found[i].text;
-        status = rerank_encode(r, text->data ? text->data : "", text->len, QKV__SOURCE);
-        if (!status)
-            status = rerank_encode(r, line, len, QKV__TARGET);
-        r->count += !status;
+        const size_t source = r->ids.count;
+        status = rerank_encode(r, text->data ? text->data : "", text->len, 0);
+        r->begins[QKV__SIDES * r->count + QKV__SOURCE] = source;
+        r->begins[QKV__SIDES * r->count + QKV__TARGET] = target;
+        r->pairs[r->count++] = (qkv_id_pair){.size = {r->ids.count - source, targets}};
     }
     return status;
 }
 
 qkv_status qkv__rerank_log_p(qkv__reranker *r, const double **log_p)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < r->count; i++)
-        for (size_t side = 0; side < QKV__SIDES; side++) {
-            const size_t end = r->ends[QKV__SIDES * i + side];
-            r->pairs[i].ids[side] = r->ids.data + at;
-            r->pairs[i].size[side] = end - at;
-            at = end;
-        }
+    for (size_t i = 0; i < QKV__SIDES * r->count; i++)
+        r->pairs[i / QKV__SIDES].ids[i % QKV__SIDES] = r->ids.data + r->begins[i];
     qkv_status status = qkv_translate_log_p(r->reverse->model, r->tape, r->pairs, r->count,
                                             r->log_p);
     for (size_t i = 0; i < r->count && !status; i++) {
@@ -87,7 +80,7 @@ void qkv__rerank_free(qkv__reranker *r)
 {
     qkv_tape_destroy(r->tape);
     qkv_ids_free(&r->ids, r->ctx);
-    qkv_free(r->ctx, r->ends);
+    qkv_free(r->ctx, r->begins);
     qkv_free(r->ctx, r->log_p);
     qkv_free(r->ctx, r->pairs);
 }

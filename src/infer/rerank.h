@@ -10,10 +10,10 @@ typedef struct {
     qkv_context *ctx;
     const qkv_reverse *reverse;
     qkv_tape *tape;
-    qkv_ids ids;        /* of all pairs, each side with its end */
-    size_t *ends;       /* (capacity, 2): where the sides end in ids */
+    qkv_ids ids;        /* of lines and hypotheses, each with its end */
+    size_t *begins;     /* (capacity, 2): where the sides of a pair begin in ids */
     double *log_p;      /* (capacity) */
-    qkv_id_pair *pairs; /* (capacity) */
+    qkv_id_pair *pairs; /* (capacity); ids are filled in once all are known */
     size_t count;
 } qkv__reranker;
 

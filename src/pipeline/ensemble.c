@@ -81,11 +81,11 @@ static qkv_status refuse_t5(const qkv_pipeline *p)
 qkv_status qkv__pipeline_reverse(qkv_pipeline *p, const char *dir)
 {
     qkv_status status = refuse_t5(p);
-    if (status || (p->reverse && strcmp(p->reverse->dir, dir) == 0))
-        return status;
-    qkv_pipeline_options o = p->o;
-    o.adapters = (qkv_strings){0}; /* they are the other direction's */
-    qkv_pipeline_close(p->reverse);
-    status = open_beside(&p->reverse, p, dir, &o);
+    if (!status && !(p->reverse && strcmp(p->reverse->dir, dir) == 0)) {
+        qkv_pipeline_options o = p->o;
+        o.adapters = (qkv_strings){0}; /* they are the other direction's */
+        qkv_pipeline_close(p->reverse);
+        status = open_beside(&p->reverse, p, dir, &o);
+    }
     return status ? status : refuse_t5(p->reverse);
 }

@@ -121,6 +121,10 @@ t m --reverse back --reverse-weight 2 <in >first
 t m --ensemble m --reverse back --reverse-weight 2 --batch 5 <in | cmp -s - first ||
     fail "--reverse depends on the batch"
 refused "nowhere" translate m --reverse nowhere
+cp -r "$QKV_SOURCE/tests/golden/models/t5" t5
+cp m/*.spm m/vocab.json m/*tokens* t5
+refused "no t5 rescores" translate m --reverse t5
+refused "is rescored by another" translate t5 --reverse m
 mv back/model.safetensors back/gone
 refused "back" translate m --reverse back
 
