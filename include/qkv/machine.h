@@ -26,8 +26,9 @@ size_t qkv_machine_peak_rss(void);
 
 /* Peak floating-point operations per second: the best of `repeats` products of 2048 x 2048 matrices
  * with the context's threads and instruction set, after a warm-up product. Takes 48 MB, and 0.1 s
- * per product on two cores. On a card the matrices are 8192 x 8192, in 0.8 GB of its memory. 0 on
- * failure, recorded in the context. */
+ * per product on two cores. On a card the matrices are 8192 x 8192, in 0.8 GB of its memory. Where
+ * a product of 256 x 256 runs below 1e9 operations per second (on a card 512 x 512, 1e11), as on
+ * emulated devices, that rate is the answer. 0 on failure, recorded in the context. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
 /* The kind of products that training uses: "f32", "bf16" (qkv's kernels for
@@ -54,7 +55,7 @@ size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_
 
 /* Bytes by which the process grows when the context's threads compute products as in training:
  * other libraries' copies of operands, thread stacks. Computes one product of 1536 x 1536 matrices
- * in 28 MB. Call it early in a process, before freed memory can hide the growth. 0 on failure,
+ * in 28 MB; of 256 x 256 where qkv_machine_peak_flops takes these. Call it early in a process, before freed memory can hide the growth. 0 on failure,
  * recorded in the context. */
 size_t qkv_machine_product_bytes(qkv_context *ctx);
 

@@ -9,9 +9,6 @@
 #include "kernel/kernel.h"
 
 enum {
-    PEAK_SIZE = 2048,
-    CARD_FIRST_SIZE = 512,
-    CARD_PEAK_SIZE = 8192,
     PRODUCT_SIZE = 1536,
     READ_PASSES = 5,
     STREAMS = 4,
@@ -19,7 +16,14 @@ enum {
     COPIES = 4
 };
 static const size_t read_bytes = (size_t)1 << 28, card_bytes = (size_t)1 << 30;
-static const double card_least = 1e11; /* FLOP/s */
+
+/* Products whose rate is a device's limit. Below `least` FLOP/s (an emulated device, on which a
+ * large product takes minutes) it is the rate of the first, small one. */
+typedef struct {
+    size_t first, size;
+    double least;
+} limit_products;
+static const limit_products of_processor = {256, 2048, 1e9}, of_card = {512, 8192, 1e11};
 
 /* A device with products of its own is a card; the tests' guarded one has the processor's. */
 const char *qkv_machine_card(const qkv_context *ctx)
@@ -79,22 +83,22 @@ static double best_product(qkv_context *ctx, size_t size, int repeats)
     return best;
 }
 
-/* An emulated card would take minutes for what shows a card's best. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
 {
     if (repeats < 1) {
         qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
-    if (!qkv__context_device(ctx)->products)
-        return best_product(ctx, PEAK_SIZE, repeats);
-    double rate = best_product(ctx, CARD_FIRST_SIZE, 1);
-    return rate < card_least ? rate : best_product(ctx, CARD_PEAK_SIZE, repeats);
+    const limit_products *of = qkv__context_device(ctx)->products ? &of_card : &of_processor;
+    double rate = best_product(ctx, of->first, 1);
+    return rate < of->least ? rate : best_product(ctx, of->size, repeats);
 }
 
 size_t qkv_machine_product_bytes(qkv_context *ctx)
 {
-    const size_t size = PRODUCT_SIZE, n = size * size, bytes = 3 * n * sizeof(qkv_real);
+    const bool slow = best_product(ctx, of_processor.first, 1) < of_processor.least;
+    const size_t size = slow ? of_processor.first : PRODUCT_SIZE, n = size * size;
+    const size_t bytes = 3 * n * sizeof(qkv_real);
     const qkv__device *device = qkv__context_device(ctx);
     qkv_exec e = qkv__exec_of(ctx, NULL);
     size_t grown = 0;

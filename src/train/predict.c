@@ -176,7 +176,8 @@ qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
     options.threads = qkv_context_threads(ctx);
     options.isa = qkv_context_isa(ctx);
     options.meta = true;
-    out->process = qkv_machine_rss() + qkv_machine_product_bytes(ctx);
+    out->process = qkv_machine_rss();
+    out->process += qkv_machine_product_bytes(ctx);
     if (qkv_context_create(&p.ctx, &options))
         return qkv_fail(ctx, QKV_E_MEMORY, "out of memory");
     (void)qkv_machine_products(ctx);

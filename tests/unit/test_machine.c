@@ -31,7 +31,7 @@ static void test_no_memory(void **state)
 {
     (void)state;
     qkv_context *ctx;
-    failing memory = {.left = SIZE_MAX, .largest = 1u << 24};
+    failing memory = {.left = SIZE_MAX, .largest = 1u << 18};
     const qkv_context_options options = failing_options(&memory);
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     assert_true(qkv_machine_peak_flops(ctx, 1) == 0);
