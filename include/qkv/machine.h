@@ -55,8 +55,8 @@ size_t qkv_machine_products_rates(qkv_context *ctx, qkv_products_rate rates[QKV_
 
 /* Bytes by which the process grows when the context's threads compute products as in training:
  * other libraries' copies of operands, thread stacks. Computes one product of 1536 x 1536 matrices
- * in 28 MB; of 256 x 256 where qkv_machine_peak_flops takes these. Call it early in a process, before freed memory can hide the growth. 0 on failure,
- * recorded in the context. */
+ * in 28 MB; of 256 x 256 where qkv_machine_peak_flops takes these. Call it early in a process,
+ * before freed memory can hide the growth. 0 on failure, recorded in the context. */
 size_t qkv_machine_product_bytes(qkv_context *ctx);
 
 /* Bytes read per second from 256 MB by all of the context's threads: the best of five passes. On a
