@@ -32,7 +32,7 @@ def load():
 
 
 def can(row):
-    return row.sizes.get("weights", "f32") in ("f32", "bf16") and row.sizes.get("batch", 1) > 0
+    return all(row.sizes.get(of, "f32") in ("f32", "bf16") for of in ("weights", "dtype"))
 
 
 def seeded(run):

@@ -73,6 +73,8 @@ def inference(name, batch):
     """The model, in inference, and its input."""
     if name == "vit-base":
         return vit().eval(), torch.rand(batch, 3, 224, 224) * 2 - 1
+    if name == "cct-7":
+        return Compact().eval(), torch.rand(batch, 3, 32, 32) * 2 - 1
     return Hidden().eval(), torch.randint(30522, (batch, TEXT))
 
 

@@ -169,9 +169,9 @@ static void decode_report(job *j, bench_report *r)
         {"of_bandwidth", "of the limit", "", BENCH_PERCENT, rate * bytes / j->bandwidth, 0},
     };
     *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
-    const bench_figure memory = bench_memory_figure(true, j->memory);
+    const bench_figure memory = bench_memory_figure(j->card != NULL, j->memory);
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    bench_add_all(r, &memory, j->card != NULL);
+    bench_add_all(r, &memory, 1);
     (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s", j->s.model,
                    bench_weights[j->s.weights]);
     if (j->s.batch < 2)
@@ -181,6 +181,8 @@ static void decode_report(job *j, bench_report *r)
         {"batch", "texts at once", "", BENCH_COUNT, (double)j->s.batch, 1},
         {"batch_tokens_per_s", "tokens of all", "/s", BENCH_REAL, all, 0},
         {"of_one", "beside one text", "times", BENCH_REAL, all / rate, 0},
+        {"batch_of_bandwidth", "of the limit: weights once a step", "", BENCH_PERCENT,
+         all / (double)j->s.batch * bytes / j->bandwidth, 0},
         {"cache_bytes", "their keys and values", "MB", BENCH_COUNT, (double)j->cache, 1e6},
     };
     bench_add_all(r, together, sizeof together / sizeof *together);

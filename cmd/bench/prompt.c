@@ -92,7 +92,9 @@ static void prompt_report(const job *j, bench_report *r)
                         .limit = tokens / (flops / peak),
                         .products = qkv_weights_products(j->c->ctx,
                                                          bench_weights_of(j->s.weights))};
+    const bench_figure memory = bench_memory_figure(j->timing.card, j->timing.memory);
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_add_all(r, &memory, 1);
     (void)snprintf(r->title, sizeof r->title, "reading a prompt of %zu with %s, %s",
                    j->s.pass.length, j->s.pass.model, bench_weights[j->s.weights]);
 }

@@ -26,7 +26,8 @@ bench() {
 
 train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
 attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
-decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
+decode='tokens_per_s weight_bytes bandwidth of_bandwidth peak_rss_bytes'
+prompt='tokens_per_s seconds gflops peak_gflops of_peak peak_rss_bytes'
 image='image_s gflops peak_gflops of_peak peak_rss_bytes'
 forward='pass_s samples_per_s gflops peak_gflops of_peak peak_rss_bytes'
 translate='tokens_per_s sentences_per_s rows rows_of_needed gflops peak_gflops of_peak'
@@ -63,6 +64,27 @@ done
         fields "$out/forward" $forward threads
     done
 }
+# Weights in fewer bits, several texts with their cache, a shortlist.
+# shellcheck disable=SC2086
+for weights in bf16 int8 int4; do
+    bench "$out/decode" decode --model nano --prompt 4 --tokens 4 --batch 3 --kv int8 \
+        --weights "$weights" --json
+    fields "$out/decode" $decode batch batch_tokens_per_s of_one batch_of_bandwidth cache_bytes
+    bench "$out/prompt" prompt --model nano --length 16 --repeats 1 --weights "$weights" --json
+    fields "$out/prompt" $prompt
+done
+for weights in f32 int8; do # four bytes a weight; one, and scales
+    bench "$out/decode" decode --model nano --prompt 4 --tokens 4 --weights "$weights" --json
+    sed 's/.*"weight_bytes": \([0-9]*\).*/\1/' "$out/decode" >"$out/$weights"
+done
+[ "$(cat "$out/f32")" -gt $((3 * $(cat "$out/int8"))) ] || { echo "int8 is not smaller"; failed=1; }
+# shellcheck disable=SC2086
+{
+    bench "$out/short" translate --sentences 2 --length 4 --tokens 4 --beam 2 --repeats 1 \
+        --weights int8 --shortlist 3000 --json
+    fields "$out/short" $translate of_all_tokens
+}
+
 "$QKV" bench forward --model mae-base --length 32 >/dev/null 2>"$out/err"
 [ $? -eq 1 ] || { echo "qkv bench forward of a MAE is no failure"; failed=1; }
 grep -qF 'expected vit-base, cct-7 or bert-base' "$out/err" ||
