@@ -94,6 +94,8 @@ def qkv_run(row, options):
     command = [options.qkv, "bench", *row.qkv, "--json", "--threads", options.threads]
     if row.option:
         command += [row.option, repeats(row, options)]
+    if options.isa:
+        command += ["--isa", options.isa]
     if options.device != "cpu":
         command += ["--device", options.device]
     found, memory = answer(command, options)
@@ -379,6 +381,7 @@ def parse():
     p.add_argument("--rows", default="", help="names with commas; * and ? match; all of them, on a "
                    "card those that fill it (card-*)")
     p.add_argument("--peers", default="", help="likewise; none: qkv alone; all that are installed")
+    p.add_argument("--isa", help="instruction sets that qkv may use, as avx2; peers use their own")
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     p.add_argument("--rounds", type=int, help="3; on a card 1")
     p.add_argument("--quick", action="store_true", help="a quarter of the repeats in a process")

@@ -98,8 +98,10 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
 
 size_t qkv_machine_product_bytes(qkv_context *ctx)
 {
+    const size_t begin = qkv_machine_rss(); /* small products leave stacks and code behind, too */
     const bool slow = best_product(ctx, of_processor.first, of_processor.tries) <
                       of_processor.least;
+    const size_t settled = qkv_machine_rss(), left = settled > begin ? settled - begin : 0;
     const size_t size = slow ? of_processor.first : PRODUCT_SIZE, n = size * size;
     const size_t bytes = 3 * n * sizeof(qkv_real);
     const qkv__device *device = qkv__context_device(ctx);
@@ -115,7 +117,7 @@ size_t qkv_machine_product_bytes(qkv_context *ctx)
         qkv__kernels_of(ctx, true)->gemm(&e, c, c + n, c + 2 * n, &(qkv_k_gemm_args){
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size});
         size_t after = qkv_machine_peak_rss(), scratch = qkv__arena_high_water(e.scratch);
-        grown = after > before + scratch ? after - before - scratch : 0;
+        grown = left + (after > before + scratch ? after - before - scratch : 0);
     }
     device->free(ctx, c);
     qkv__arena_destroy(e.scratch);
