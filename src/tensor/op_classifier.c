@@ -10,8 +10,8 @@
 
 #include "tensor/cross_entropy.h"
 
-/* A block's logits take about so many bytes or, if that is more, half as many again as W: every
- * block lays W out for its products, and reads and writes W's gradient. */
+/* A block's logits take about so many bytes or, if there are gradients and that is more, half as
+ * many again as W: every block lays W out for its products, and reads and writes W's gradient. */
 static const size_t BLOCK_BYTES = (size_t)64 << 20;
 enum { BLOCK_ROWS = 64 }; /* or so many rows, if those are more */
 
@@ -138,11 +138,13 @@ static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classi
         pass_back(t, in, p, second + from, rows, l, other, false);
 }
 
-/* Rows of a block: all blocks have nearly as many, since a product of few rows is slow. */
-static size_t block_rows(const qkv__device *device, size_t N, size_t C, const logits_layout *l)
+/* Rows of a block: all blocks have nearly as many, since a product of few rows is slow. weight:
+ * bytes of W; 0 without gradients. */
+static size_t block_rows(const qkv__device *device, size_t N, size_t weight,
+                         const logits_layout *l)
 {
     enum { UNIT = 16 };
-    size_t weight = l->V * C * sizeof(qkv_real), bytes = device->block_bytes;
+    size_t bytes = device->block_bytes;
     if (!bytes)
         bytes = BLOCK_BYTES < weight / 2 * 3 ? weight / 2 * 3 : BLOCK_BYTES;
     size_t most = bytes / (l->rounded ? 2 : sizeof(float)) / l->ld;
@@ -176,7 +178,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     const bool gradients = p.dx || p.dw || p.db, small = qkv__small_of(t, "classifier_loss", w);
     const bool rounded = gradients && !small && readings == 1 && qkv__rounds(t);
     const logits_layout l = logits_layout_of(V, rounded);
-    size_t rows = block_rows(t->device, count, qkv__channels(x), &l);
+    size_t rows = block_rows(t->device, count, gradients ? qkv_count(w) * sizeof(qkv_real) : 0, &l);
     args.ld = l.ld;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     classifier_rows all = {.loss = qkv__scratch(t, count)};
