@@ -63,8 +63,10 @@ static qkv_status batch_make(qkv_batch *b)
     b->stats.cache_bytes = qkv_lm_cache_bytes(b->cache);
     b->slots = qkv_calloc(b->ctx, b->o.sequences, sizeof *b->slots);
     b->events = qkv_calloc(b->ctx, 2 * b->o.sequences, sizeof *b->events);
-    b->logits = qkv_malloc(b->ctx, V * sizeof *b->logits);
-    b->order = qkv_malloc(b->ctx, 2 * V * sizeof *b->order);
+    size_t threads = (size_t)qkv_context_threads(b->ctx);
+    b->choosers = threads < b->o.sequences ? threads : b->o.sequences;
+    b->logits = qkv_malloc(b->ctx, b->choosers * V * sizeof *b->logits);
+    b->order = qkv_malloc(b->ctx, b->choosers * 2 * V * sizeof *b->order);
     return b->slots && b->events && b->logits && b->order ? QKV_OK : QKV_E_MEMORY;
 }
 

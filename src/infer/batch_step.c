@@ -1,6 +1,7 @@
 /* batch_step.c - one step of a batch: a pass for sequences that read a token or a few, one for
  * newcomers that read their prompts, and a token for each that has read all it has. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "infer/likeliest.h"
@@ -132,22 +133,28 @@ static void batch_take(qkv_batch *b, qkv__sequence *s, int32_t id)
     }
 }
 
-/* It, from its logits (V). */
-static qkv_status batch_choose(qkv_batch *b, qkv__sequence *s, const qkv_real *logits)
+/* It, from its logits (V); QKV_E_NUMERIC: that of token *id is not a number. spare (V) and order
+ * (2 V) are scratch. Sequences may choose at the same time. */
+static qkv_status batch_choose(qkv__sequence *s, int32_t *id, const qkv_real *logits, size_t V,
+                               qkv_real *spare, int32_t *order)
 {
-    size_t V = qkv_lm_vocab(b->model);
     for (size_t i = 0; i < V; i++)
         if (isnan(logits[i])) {
-            qkv__batch_end(b, s);
-            s->whole = 0;
-            return qkv_fail(b->ctx, QKV_E_NUMERIC, "sequence %llu: after %zu tokens the model's "
-                            "logit of token %zu is not a number", (unsigned long long)s->id,
-                            s->all.count, i);
+            *id = (int32_t)i;
+            return QKV_E_NUMERIC;
         }
-    memcpy(b->logits, logits, V * sizeof *logits);
-    qkv_sampling_distribution(&s->sampling, b->logits, V, s->all.data, s->all.count, b->order);
-    batch_take(b, s, qkv_sampling_draw(b->logits, V, qkv_rng_uniform(&s->random)));
+    memcpy(spare, logits, V * sizeof *logits);
+    qkv_sampling_distribution(&s->sampling, spare, V, s->all.data, s->all.count, order);
+    *id = qkv_sampling_draw(spare, V, qkv_rng_uniform(&s->random));
     return QKV_OK;
+}
+
+static void batch_fail(qkv_batch *b, qkv__sequence *s, int32_t id)
+{
+    qkv__batch_end(b, s);
+    s->whole = 0;
+    (void)qkv_fail(b->ctx, QKV_E_NUMERIC, "sequence %llu: after %zu tokens the model's logit of "
+                   "token %d is not a number", (unsigned long long)s->id, s->all.count, (int)id);
 }
 
 /* The slot of the pass's sequence i holds what the pass has read. */
@@ -202,11 +209,23 @@ static qkv_status batch_choose_rows(qkv_batch *b, qkv_tensor *h, const batch_row
     const qkv_real *logits = qkv_data(b->tape, all);
     if (!logits)
         return qkv_tape_status(b->tape);
-    qkv_status status = QKV_OK;
+    int32_t ids[LOGIT_ROWS];
+    qkv_status told[LOGIT_ROWS], status = QKV_OK;
+#pragma omp parallel for num_threads((int)b->choosers) schedule(dynamic) default(none) \
+    shared(b, r, logits, V, ids, told) if (r->n > 1)
     for (size_t i = 0; i < r->n; i++) {
+        size_t thread = (size_t)omp_get_thread_num();
+        told[i] = batch_choose(batch_sequence(b, r, i), &ids[i], logits + i * V, V,
+                               b->logits + thread * V, b->order + thread * 2 * V);
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        qkv__sequence *s = batch_sequence(b, r, i);
         batch_advance(b, r->of[i], few);
-        qkv_status one = batch_choose(b, batch_sequence(b, r, i), logits + i * V);
-        status = status ? status : one;
+        if (told[i])
+            batch_fail(b, s, ids[i]);
+        else
+            batch_take(b, s, ids[i]);
+        status = status ? status : told[i];
     }
     return status;
 }

@@ -45,8 +45,9 @@ struct qkv_batch {
     qkv_batch_event *events; /* (2 o.sequences) */
     size_t event_count;
     qkv__pass pass;
-    qkv_real *logits; /* (V) */
-    int32_t *order;   /* (2 V) */
+    size_t choosers;  /* threads that choose tokens, each with room of its own */
+    qkv_real *logits; /* (choosers, V) */
+    int32_t *order;   /* (choosers, 2 V) */
     uint64_t last_id, step;
     qkv_batch_stats stats;
 };

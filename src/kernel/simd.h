@@ -42,6 +42,14 @@ static inline void vf_put(float *p, vf x, size_t n)
 
 #define QKV_INLINE static inline __attribute__((always_inline))
 
+/* Numbers in a cache line. Memory that one thread writes ends where a line does: two threads that
+ * write the same line wait for each other. */
+enum { QKV__LINE = 16 };
+static inline size_t qkv__whole_lines(size_t n)
+{
+    return (n + QKV__LINE - 1) / QKV__LINE * QKV__LINE;
+}
+
 /* Before a loop whose bounds are constants once its function is inlined; before another one. */
 #if defined(__clang__)
 #define QKV_UNROLL _Pragma("unroll")

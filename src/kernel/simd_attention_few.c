@@ -308,7 +308,7 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
     size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* of a sequence */
     size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
-    size_t size = padded(simd_attention_few_room_size(a, rows)), tasks = a->B * pieces;
+    size_t size = qkv__whole_lines(simd_attention_few_room_size(a, rows)), tasks = a->B * pieces;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
     if (memory && !e->meta) {
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \

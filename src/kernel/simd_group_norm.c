@@ -85,14 +85,21 @@ static void sum_blocks(const qkv_exec *e, const cut *k, const float *x, const fl
     }
 }
 
-/* The mean over a group of what its channels sum up to. */
-static double group_mean(const cut *k, size_t b, size_t g)
+/* to (B, G): a group's mean of what its channels sum up to; of a variance, 1 / deviation. */
+static void group_means(const qkv_exec *e, float *to, const cut *k, bool variance)
 {
-    size_t width = k->a->C / k->a->G;
-    double sum = 0;
-    for (size_t c = g * width; c < (g + 1) * width; c++)
-        sum += simd_group_norm_total(k, b, 0, c);
-    return sum / (double)(k->a->N * width);
+    const size_t width = k->a->C / k->a->G, groups = k->a->B * k->a->G;
+    const double eps = k->a->eps;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(k, to, variance, width, groups, eps) if (k->items * k->a->C >= GRAIN)
+    for (size_t i = 0; i < groups; i++) {
+        size_t first = i % k->a->G * width;
+        double sum = 0;
+        for (size_t c = first; c < first + width; c++)
+            sum += simd_group_norm_total(k, i / k->a->G, 0, c);
+        double mean = sum / (double)(k->a->N * width);
+        to[i] = (float)(variance ? 1 / sqrt(mean + eps) : mean);
+    }
 }
 
 /* spread (B, C): what (B, G) says of a channel's group. */
@@ -138,19 +145,17 @@ static void simd_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_
                             const qkv_real *x, const qkv_real *weight, const qkv_real *bias,
                             const qkv_k_group_norm_args *args)
 {
-    const size_t B = args->B, C = args->C, G = args->G;
+    const size_t B = args->B, C = args->C;
     cut k;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *m = qkv__arena_alloc(e->scratch, B * C * sizeof *m);
     float *q = qkv__arena_alloc(e->scratch, B * C * sizeof *q);
     if (m && q && make_cut(&k, e, args, 1)) {
         sum_blocks(e, &k, x, NULL);
-        for (size_t i = 0; i < B * G; i++)
-            mean[i] = (float)group_mean(&k, i / G, i % G);
+        group_means(e, mean, &k, false);
         simd_group_norm_spread(m, mean, args);
         sum_blocks(e, &k, x, m);
-        for (size_t i = 0; i < B * G; i++)
-            rstd[i] = (float)(1 / sqrt(group_mean(&k, i / G, i % G) + args->eps));
+        group_means(e, rstd, &k, true);
         simd_group_norm_spread(q, rstd, args);
         for (size_t i = 0; i < B * C; i++)
             q[i] *= weight[i % C];
@@ -239,11 +244,14 @@ static void pass_blocks(const qkv_exec *e, const cut *k, float *dx, bool acc, co
 
 /* With far = (x - m) rstd and means over the group: dx = rstd (du weight - mean(du weight) -
  * far mean(du weight far)). */
-static void find_slopes(const slopes *f, const cut *k, const float *rstd, const float *weight)
+static void find_slopes(const qkv_exec *e, const slopes *f, const cut *k, const float *rstd,
+                        const float *weight)
 {
     const qkv_k_group_norm_args *a = k->a;
     const size_t width = a->C / a->G;
     const double count = (double)(a->N * width);
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(f, k, rstd, weight, a, width, count) if (k->items * a->C >= GRAIN)
     for (size_t i = 0; i < a->B * a->G; i++) {
         size_t b = i / a->G, first = i % a->G * width;
         double sum = 0, dot = 0, scale = (double)rstd[i];
@@ -260,9 +268,11 @@ static void find_slopes(const slopes *f, const cut *k, const float *rstd, const 
 }
 
 /* y (C): `which` of the two sums over all images, the second in standard deviations. */
-static void sum_images(float *y, const cut *k, size_t which, const float *rstd)
+static void sum_images(const qkv_exec *e, float *y, const cut *k, size_t which, const float *rstd)
 {
     const qkv_k_group_norm_args *a = k->a;
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, k, which, rstd, a) \
+    if (k->items * a->C >= GRAIN)
     for (size_t c = 0; c < a->C; c++) {
         double sum = 0;
         for (size_t b = 0; b < a->B; b++)
@@ -289,11 +299,11 @@ static void simd_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_r
         for (size_t i = 0; i < each; i++)
             f.q[i] *= weight[i % args->C];
         sum_slopes(e, &k, &f);
-        find_slopes(&f, &k, rstd, weight);
+        find_slopes(e, &f, &k, rstd, weight);
         if (dweight)
-            sum_images(dweight, &k, 1, rstd);
+            sum_images(e, dweight, &k, 1, rstd);
         if (dbias)
-            sum_images(dbias, &k, 0, rstd);
+            sum_images(e, dbias, &k, 0, rstd);
         if (dx)
             pass_blocks(e, &k, dx, acc, &f);
     }

@@ -176,7 +176,7 @@ static void simd_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *d
     const norm_bwd b = {dx, acc, s, mean, rstd, weight, dy, dsum, args->rms, C};
     size_t rows = N > ROWS * BLOCKS ? (N + BLOCKS - 1) / BLOCKS : ROWS;
     size_t blocks = N ? (N + rows - 1) / rows : 1;
-    size_t arrays = (dweight ? 1u : 0u) + (dbias ? 1u : 0u), stride = arrays * C;
+    size_t width = qkv__whole_lines(C), stride = (dweight ? width : 0) + (dbias ? width : 0);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *parts = NULL;
     if (stride) {
@@ -185,10 +185,10 @@ static void simd_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *d
             return; /* the arena has recorded it */
     }
 #pragma omp parallel for num_threads(e->threads) default(none) \
-    shared(b, parts, stride, dweight, dbias, rows, blocks, N, C) if (N * C >= GRAIN)
+    shared(b, parts, stride, width, dweight, dbias, rows, blocks, N, C) if (N * C >= GRAIN)
     for (size_t i = 0; i < blocks; i++) {
         float *part = parts ? parts + i * stride : NULL;
-        float *part_bias = dbias ? part + stride - C : NULL;
+        float *part_bias = dbias ? part + stride - width : NULL;
         for (size_t c = 0; c < stride; c++)
             part[c] = 0;
         for (size_t r = i * rows; r < N && r < (i + 1) * rows; r++)
@@ -197,7 +197,7 @@ static void simd_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *d
     if (dweight)
         add_parts(dweight, acc_weight, parts, blocks, stride, C);
     if (dbias)
-        add_parts(dbias, acc_bias, parts + stride - C, blocks, stride, C);
+        add_parts(dbias, acc_bias, parts + stride - width, blocks, stride, C);
     qkv__arena_release(e->scratch, mark);
 }
 
@@ -229,7 +229,7 @@ static void simd_embed_bwd(const qkv_exec *e, qkv_real *dtable, const int32_t *i
                            const qkv_real *dy, double scale, size_t N, size_t C)
 {
     const vf k = vf_set1((float)scale);
-    size_t width = (C / (size_t)e->threads + 16) / 16 * 16;
+    size_t team = (size_t)e->threads, width = qkv__whole_lines((C + team - 1) / team);
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(dtable, ids, dy, k, N, C, width) if (N * C >= GRAIN)
     for (size_t c0 = 0; c0 < C; c0 += width) {

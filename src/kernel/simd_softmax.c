@@ -364,14 +364,29 @@ static void simd_softmax_top_row(const qkv__top *t, const float *x, const qkv_k_
     qkv__top_finish(t, x, (double)s.max, s.sum, a);
 }
 
+/* The same; a short list grows in memory of the thread, for its neighbours are other threads'. */
+static void simd_softmax_top_apart(float *value, int32_t *id, const float *x,
+                                   const qkv_k_top_args *a)
+{
+    enum { SHORT = 64 };
+    float values[SHORT];
+    int32_t ids[SHORT];
+    bool apart = a->k <= SHORT;
+    const qkv__top t = {apart ? values : value, apart ? ids : id, a->k};
+    simd_softmax_top_row(&t, x, a);
+    for (size_t i = 0; apart && i < a->k; i++) {
+        value[i] = values[i];
+        id[i] = ids[i];
+    }
+}
+
 static void simd_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
                      const qkv_k_top_args *args)
 {
 #pragma omp parallel for num_threads(e->threads) default(none) shared(value, id, x, args) \
     if (args->N * args->V >= GRAIN)
     for (size_t r = 0; r < args->N; r++)
-        simd_softmax_top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k},
-                             x + r * args->V, args);
+        simd_softmax_top_apart(value + r * args->k, id + r * args->k, x + r * args->V, args);
 }
 
 void QKV_SIMD(qkv__kernels_softmax)(qkv_kernels *k)

@@ -74,11 +74,12 @@ static void widen_typed(float *y, size_t ldy, const qkv_k_small *w, size_t row, 
 static void simd_widen_widen(const qkv_exec *e, float *y, size_t ldy, const qkv_k_small *w,
                              size_t first, size_t n)
 {
-    size_t parts = (n + VF - 1) / VF, team = n * w->k > worth_threads ? (size_t)e->threads : 1;
+    size_t team = n * w->k > worth_threads ? (size_t)e->threads : 1;
 #pragma omp parallel for num_threads((int)team) if (team > 1) schedule(static) default(none)       \
-    shared(y, ldy, w, first, n, parts)
-    for (size_t v = 0; v < parts; v++)
-        widen_typed(y + v * VF, ldy, w, first + v * VF, at_most(n - v * VF, VF));
+    shared(y, ldy, w, first, n)
+    for (size_t line = 0; line < n; line += QKV__LINE)
+        for (size_t c = line; c < at_most(n, line + QKV__LINE); c += VF)
+            widen_typed(y + c, ldy, w, first + c, at_most(n - c, VF));
 }
 
 void QKV_SIMD(qkv__kernels_widen)(qkv_kernels *k) { k->widen = simd_widen_widen; }

@@ -66,10 +66,12 @@ static float *window_at(float *u, size_t inputs, size_t column)
     return u + column / PANEL * PLACES * inputs * PANEL + column % PANEL;
 }
 
-/* u from w (N, 3, 3, C), C inputs, N columns. Neighbouring channels of w lie PANEL apart in u. */
+/* u from w (N, 3, 3, C), C inputs, N columns. Neighbouring channels of w lie PANEL apart in u. A
+ * thread takes as many columns at a time as fill a cache line. */
 static void windows_forward(const qkv_exec *e, float *u, const float *w, size_t N, size_t C)
 {
-#pragma omp parallel for num_threads(e->threads) default(none) shared(u, w, N, C)
+#pragma omp parallel for num_threads(e->threads) schedule(static, QKV__LINE / VF) default(none) \
+    shared(u, w, N, C)
     for (size_t first = 0; first < N; first += VF)
         for (size_t c = 0; c < C; c += VF) {
             float turned[PLACES][VF * VF];
