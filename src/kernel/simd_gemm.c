@@ -140,7 +140,8 @@ static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
  * in as long strides, and nothing fetches them ahead: 1,024 x 768 x 768 took 1.2 times as long; a
  * small b is not worth a panel. And many rows of c with a short k, 1.1 times
  * (bench/products_kernel.c; family 6 model 207, two threads). Where the library does not suffer
- * from strides (model 85), a turned b takes 0.92 to 1 of its rate here. */
+ * from strides (model 85), a turned b takes 0.92 to 1 of its rate here. With AVX2 a turned b is as
+ * fast here or up to 1.1 times as fast where it is small, else 0.9 times (AMD family 25 model 1). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
     if (!s->m || !s->n || !s->k)
@@ -149,6 +150,11 @@ static bool gemm_is_ours(const qkv_k_gemm_args *s)
     enum { SAME_SETS = 256, WIDE = 1024, SOME = 320, WORTH = 1 << 16, MANY = 8192, SHORT = 512 };
     if (s->ta)
         return s->lda % SAME_SETS == 0 && s->lda >= WIDE;
+#ifdef QKV_SIMD_avx2
+    enum { NARROW = 4096 };
+    if (s->tb && (s->n > NARROW || s->k > WIDE))
+        return false;
+#endif
     return (s->tb && s->m >= SOME && s->n * s->k >= WORTH) || (s->m >= MANY && s->k <= SHORT);
 #else
     return true;

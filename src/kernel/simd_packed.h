@@ -24,6 +24,11 @@ enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED 
        NV = GROUPS * GROUP_V };
 enum { DEPTH = 768, NEAR = 16 };      /* of k at a time, at most; steps that w is fetched ahead */
 enum { ASKED = GROUPS > 1 ? 1 : MR }; /* rows of y whose lines are asked for at once */
+#ifdef QKV_SIMD_avx2 /* a step of few sums is as long as what a loop adds to it */
+#define PACKED_UNROLL QKV_UNROLL_4
+#else
+#define PACKED_UNROLL
+#endif
 enum { L2 = 2, APART = 16 };          /* __builtin_prefetch's second cache; numbers of a line */
 static const size_t block_parameters = 1u << 16; /* of x: 256 KB, a part of the second cache */
 
@@ -59,6 +64,7 @@ QKV_INLINE void packed_steps(vf sum[MR][NV], const float *rows[3], const float *
                              const size_t M, const size_t G, const bool TILED)
 {
     const size_t run = b->run, ldx = TILED ? 1 : b->ldx;
+    PACKED_UNROLL
     for (; steps; steps--) {
         vf row[NV];
         for (size_t v = 0; v < G * GROUP_V; v++)
@@ -176,7 +182,7 @@ static void packed_groups(const packed_block *b, size_t g0, size_t g1, bool tile
 /* ---- tiles of x ---------------------------------------------------------------------------- */
 
 /* Whether rows of x are worth copying: many meet many columns. */
-static inline bool packed_worth_tiles(size_t m, size_t n) { return m >= 4 * MR && n >= 512; }
+static inline bool packed_worth_tiles(size_t m, size_t n) { return m >= 4 * MR && n >= (VF == 8 ? 4096 : 512); }
 
 /* Numbers of a tile and what keeps tiles apart: of a power of two all would share sets of the
  * cache. */
