@@ -140,8 +140,8 @@ static qkv_k_gemm_fn *rest; /* what serves others, and without memory */
  * in as long strides, and nothing fetches them ahead: 1,024 x 768 x 768 took 1.2 times as long; a
  * small b is not worth a panel. And many rows of c with a short k, 1.1 times
  * (bench/products_kernel.c; family 6 model 207, two threads). Where the library does not suffer
- * from strides (model 85), a turned b takes 0.92 to 1 of its rate here. With AVX2 a turned b is as
- * fast here or up to 1.1 times as fast where it is small, else 0.9 times (AMD family 25 model 1). */
+ * from strides (model 85), a turned b takes 0.92 to 1 of its rate here. With AVX2 a turned b has 1
+ * to 1.1 times its rate where it is small, else 0.9 (AMD, family 25 model 1). */
 static bool gemm_is_ours(const qkv_k_gemm_args *s)
 {
     if (!s->m || !s->n || !s->k)

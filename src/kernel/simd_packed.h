@@ -182,7 +182,10 @@ static void packed_groups(const packed_block *b, size_t g0, size_t g1, bool tile
 /* ---- tiles of x ---------------------------------------------------------------------------- */
 
 /* Whether rows of x are worth copying: many meet many columns. */
-static inline bool packed_worth_tiles(size_t m, size_t n) { return m >= 4 * MR && n >= (VF == 8 ? 4096 : 512); }
+static inline bool packed_worth_tiles(size_t m, size_t n)
+{
+    return m >= 4 * MR && n >= (VF == 8 ? 4096 : 512);
+}
 
 /* Numbers of a tile and what keeps tiles apart: of a power of two all would share sets of the
  * cache. */
