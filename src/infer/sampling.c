@@ -44,11 +44,22 @@ static int32_t sampling_largest(const qkv_real *x, size_t V)
     return (int32_t)best;
 }
 
+/* exp(x - max) with the precision of a logit. */
+static double mass_of(qkv_real x, qkv_real max)
+{
+#ifdef QKV_F64
+    return exp(x - max);
+#else
+    return (double)expf(x - max); /* a third of exp's time */
+#endif
+}
+
 static void softmax(qkv_real *x, size_t V)
 {
-    double max = (double)x[sampling_largest(x, V)], sum = 0;
+    qkv_real max = x[sampling_largest(x, V)];
+    double sum = 0;
     for (size_t i = 0; i < V; i++) {
-        double p = exp((double)x[i] - max);
+        double p = mass_of(x[i], max);
         sum += p;
         x[i] = (qkv_real)p;
     }
@@ -67,54 +78,84 @@ static uint32_t falling_key(qkv_real x)
     return bits >> (WORD_BITS - 1) ? bits : ~bits & 0x7fffffffu;
 }
 
-/* ids (V) by falling logit, ties by rising id; spare (V). Sorting by digits, the lowest first, is
- * ten times as fast here as by comparisons. */
-static void sort_ids(int32_t *ids, int32_t *spare, const qkv_real *x, size_t V)
+/* Its first digit: the same of numbers that are within a quarter of each other, or closer. */
+static size_t first_digit(qkv_real x) { return falling_key(x) >> (WORD_BITS - DIGIT_BITS); }
+
+/* ids (n) by falling logit, those before in rising order of equals; spare (n). Sorting by digits,
+ * the lowest first, is ten times as fast here as by comparisons. */
+static void sort_ids(int32_t *ids, int32_t *spare, const qkv_real *x, size_t n)
 {
-    int32_t *from = spare, *to = ids;
-    for (size_t i = 0; i < V; i++)
-        from[i] = (int32_t)i;
+    int32_t *from = ids, *to = spare;
     for (unsigned shift = 0; shift < WORD_BITS; shift += DIGIT_BITS) { /* three times */
         size_t start[DIGITS + 1] = {0};
-        for (size_t i = 0; i < V; i++)
-            start[(falling_key(x[i]) >> shift) % DIGITS + 1]++;
+        for (size_t i = 0; i < n; i++)
+            start[(falling_key(x[from[i]]) >> shift) % DIGITS + 1]++;
         for (size_t d = 0; d < DIGITS; d++)
             start[d + 1] += start[d];
-        for (size_t i = 0; i < V; i++)
+        for (size_t i = 0; i < n; i++)
             to[start[(falling_key(x[from[i]]) >> shift) % DIGITS]++] = from[i];
         int32_t *swap = from;
         from = to;
         to = swap;
     }
+    memcpy(ids, spare, n * sizeof *ids);
 }
 
-static void keep_top_k(qkv_real *x, size_t V, size_t k, const int32_t *order)
+/* Tokens with this first digit, by falling logit, ties by rising id; returns how many. Only those
+ * among which a limit falls have to be in order, a few of all. */
+static size_t sorted_of_digit(int32_t *ids, const qkv_real *x, size_t V, size_t digit)
 {
-    qkv_real least = x[order[k - 1]]; /* ties with it are kept */
+    size_t n = 0;
+    for (size_t i = 0; i < V; i++)
+        if (first_digit(x[i]) == digit)
+            ids[n++] = (int32_t)i;
+    sort_ids(ids, ids + V, x, n);
+    return n;
+}
+
+static void keep_top_k(qkv_real *x, size_t V, size_t k, int32_t *order)
+{
+    size_t count[DIGITS] = {0}, digit = 0, before = 0;
+    for (size_t i = 0; i < V; i++)
+        count[first_digit(x[i])]++;
+    for (; before + count[digit] < k; digit++)
+        before += count[digit];
+    (void)sorted_of_digit(order, x, V, digit);
+    qkv_real least = x[order[k - 1 - before]]; /* ties with it are kept */
     for (size_t i = 0; i < V; i++)
         if (x[i] < least)
             x[i] = (qkv_real)-INFINITY;
 }
 
-/* Drops the unlikeliest tokens as long as they make up at most 1 - p together. */
-static void keep_top_p(qkv_real *x, size_t V, double p, const int32_t *order)
+/* Drops the unlikeliest tokens as long as they make up at most 1 - p together; never the first. */
+static void keep_top_p(qkv_real *x, size_t V, double p, int32_t *order)
 {
-    double max = (double)x[order[0]], sum = 0, tail = 0;
+    double mass[DIGITS] = {0}, sum = 0, tail = 0;
+    const qkv_real max = x[sampling_largest(x, V)];
+    size_t first = first_digit(max), digit = DIGITS - 1;
+    for (size_t i = 0; i < V; i++) {
+        double e = mass_of(x[i], max);
+        mass[first_digit(x[i])] += e;
+        sum += e;
+    }
+    for (; digit > first && tail + mass[digit] / sum <= 1 - p; digit--)
+        tail += mass[digit] / sum;
     for (size_t i = 0; i < V; i++)
-        sum += exp((double)x[i] - max);
-    for (size_t i = V; i-- > 1;) {
-        tail += exp((double)x[order[i]] - max) / sum;
+        if (first_digit(x[i]) > digit)
+            x[i] = (qkv_real)-INFINITY;
+    for (size_t n = sorted_of_digit(order, x, V, digit); n-- > (digit == first ? 1 : 0);) {
+        tail += mass_of(x[order[n]], max) / sum;
         if (tail > 1 - p)
             break;
-        x[order[i]] = (qkv_real)-INFINITY;
+        x[order[n]] = (qkv_real)-INFINITY;
     }
 }
 
 static void keep_min_p(qkv_real *x, size_t V, double p)
 {
-    double max = (double)x[sampling_largest(x, V)];
+    const qkv_real max = x[sampling_largest(x, V)];
     for (size_t i = 0; i < V; i++)
-        if (exp((double)x[i] - max) < p)
+        if (mass_of(x[i], max) < p)
             x[i] = (qkv_real)-INFINITY;
 }
 
@@ -137,12 +178,9 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
     }
     for (size_t i = 0; i < V; i++)
         logits[i] = (qkv_real)((double)logits[i] / s->temperature);
-    bool by_k = s->top_k && s->top_k < V, by_p = s->top_p > 0 && s->top_p < 1;
-    if (by_k || by_p)
-        sort_ids(order, order + V, logits, V);
-    if (by_k)
+    if (s->top_k && s->top_k < V)
         keep_top_k(logits, V, s->top_k, order);
-    if (by_p)
+    if (s->top_p > 0 && s->top_p < 1)
         keep_top_p(logits, V, s->top_p, order);
     if (s->min_p > 0)
         keep_min_p(logits, V, s->min_p);
