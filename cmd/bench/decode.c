@@ -12,6 +12,7 @@ typedef struct {
     size_t prompt, tokens, batch;
     int weights; /* a row of bench_weights */
     qkv_kv_store kv;
+    qkv_sampling sampling;
 } settings;
 
 static const char *const kv_names[] = {"f32", "bf16", "int8", NULL};
@@ -30,6 +31,12 @@ static const qkv_option rows[] = {
      .help = "texts at once, beside one alone"},
     {.flag = "kv", .type = QKV_OPT_ENUM, FIELD(kv), .names = kv_names, .initial = "f32",
      .help = "how the batch stores keys and values"},
+    {.flag = "temperature", .type = QKV_OPT_REAL, .max = 100, FIELD(sampling.temperature),
+     .initial = "0", .help = "tokens are drawn at this temperature; 0: the likeliest is taken"},
+    {.flag = "top-k", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(sampling.top_k), .initial = "0",
+     .help = "of the likeliest so many; 0: of all"},
+    {.flag = "top-p", .type = QKV_OPT_REAL, .max = 1, FIELD(sampling.top_p), .initial = "1",
+     .help = "of the fewest that make up this share"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
@@ -77,9 +84,7 @@ static qkv_status generate(job *j)
     if (!j->prompt || !j->seconds)
         return QKV_E_MEMORY;
     bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model), j->c->common.seed);
-    qkv_generate_options o = {.tokens = WARM_UPS + j->s.tokens,
-                              .sampling = qkv_sampling_defaults()};
-    o.sampling.temperature = 0;
+    const qkv_generate_options o = {.tokens = WARM_UPS + j->s.tokens, .sampling = j->s.sampling};
     qkv_ids out = {0};
     qkv_status status = qkv_generate(j->model, j->prompt, j->s.prompt, &o, decode_on_token, j,
                                      &out);
@@ -111,7 +116,8 @@ static qkv_status decode_time_batch(job *j)
     o.sequences = j->s.batch;
     o.kv = j->s.kv;
     size_t steps = (j->s.batch * j->s.prompt + o.chunk - 1) / o.chunk; /* until all have read */
-    const qkv_generate_options g = {.tokens = steps + WARM_UPS + j->s.tokens};
+    const qkv_generate_options g = {.tokens = steps + WARM_UPS + j->s.tokens,
+                                    .sampling = j->s.sampling};
     o.positions = j->s.prompt + g.tokens;
     j->steps = qkv_calloc(ctx, j->s.tokens, sizeof *j->steps);
     qkv_status status = j->steps ? qkv_batch_create(&b, j->model, &o) : QKV_E_MEMORY;
@@ -172,8 +178,8 @@ static void decode_report(job *j, bench_report *r)
     const bench_figure memory = bench_memory_figure(j->card != NULL, j->memory);
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
     bench_add_all(r, &memory, 1);
-    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s", j->s.model,
-                   bench_weights[j->s.weights]);
+    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, %s%s", j->s.model,
+                   bench_weights[j->s.weights], j->s.sampling.temperature > 0 ? ", drawn" : "");
     if (j->s.batch < 2)
         return;
     double all = (double)j->s.batch / bench_median(j->steps, j->s.tokens);
@@ -211,14 +217,17 @@ const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings
                                     decode_work};
 
 static const char *const examples[] = {"qkv bench decode --model gpt2 --json",
-                                       "qkv bench decode --model gpt2 --batch 8", NULL};
+                                       "qkv bench decode --model gpt2 --batch 8",
+                                       "qkv bench decode --weights int8 --temperature 0.8 "
+                                       "--top-k 50", NULL};
 
 CLI_COMMAND(cli_bench_decode, 730) = {
     .manual = {.name = "bench decode", .summary = "time generating, token by token",
                .usage = "[--model PRESET] [options]", .examples = examples,
-               .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
-                       "50257 tokens and random parameters. The limit is the time it takes to "
-                       "read the weights: the best of ten readings of 256 MB, five before and "
-                       "five after; on a card the rate at which it copies within its memory, bytes "
-                       "read and bytes written. --batch N then generates N texts at once."},
+               .text = "Median time of a token by a GPT in the gpt2 layout with 50257 tokens and "
+                       "random parameters, the likeliest one or, with --temperature, drawn. The "
+                       "limit is the time it takes to read the weights: the best of ten readings "
+                       "of 256 MB, five before and five after; on a card the rate at which it "
+                       "copies within its memory, bytes read and bytes written. --batch N then "
+                       "generates N texts at once."},
     .own = {&table}, .measure = &bench_decode, .run = bench_run};

@@ -73,6 +73,10 @@ for weights in bf16 int8 int4; do
     bench "$out/prompt" prompt --model nano --length 16 --repeats 1 --weights "$weights" --json
     fields "$out/prompt" $prompt
 done
+bench "$out/drawn" decode --model nano --prompt 4 --tokens 4 --batch 3 --temperature 1 --top-k 5 \
+    --top-p 0.9
+grep -q 'one text, f32, drawn' "$out/drawn" || { echo "nothing was drawn"; failed=1; }
+grep -q 'tokens of all' "$out/drawn" || { echo "nothing was drawn for three texts"; failed=1; }
 for weights in f32 int8; do # four bytes a weight; one, and scales
     bench "$out/decode" decode --model nano --prompt 4 --tokens 4 --weights "$weights" --json
     sed 's/.*"weight_bytes": \([0-9]*\).*/\1/' "$out/decode" >"$out/$weights"
