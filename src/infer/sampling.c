@@ -78,7 +78,7 @@ static uint32_t falling_key(qkv_real x)
     return bits >> (WORD_BITS - 1) ? bits : ~bits & 0x7fffffffu;
 }
 
-/* Its first digit: the same of numbers that are within a quarter of each other, or closer. */
+/* Its first digit: sign, power of two, and which quarter of the way to the next power. */
 static size_t first_digit(qkv_real x) { return falling_key(x) >> (WORD_BITS - DIGIT_BITS); }
 
 /* ids (n) by falling logit, those before in rising order of equals; spare (n). Sorting by digits,
