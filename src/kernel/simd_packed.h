@@ -29,7 +29,7 @@ enum { ASKED = GROUPS > 1 ? 1 : MR }; /* rows of y whose lines are asked for at 
 #else
 #define PACKED_UNROLL
 #endif
-enum { L2 = 2, APART = 16 };          /* __builtin_prefetch's second cache; numbers of a line */
+enum { L2 = 2 };                      /* __builtin_prefetch's second cache */
 static const size_t block_parameters = 1u << 16; /* of x: 256 KB, a part of the second cache */
 
 /* A block: y (m, n) = [y +] x w [+ bias] for a part of k, `depth` numbers of it. x: rows ldx apart;
@@ -189,13 +189,13 @@ static inline bool packed_worth_tiles(size_t m, size_t n)
 
 /* Numbers of a tile and what keeps tiles apart: of a power of two all would share sets of the
  * cache. */
-static inline size_t packed_tile_size(size_t depth) { return depth * MR + APART; }
+static inline size_t packed_tile_size(size_t depth) { return depth * MR + QKV__LINE; }
 
 /* VF rows turned: row[v] has number v of each. `rows` of them and `now` numbers exist, others are
  * 0; what follows in them is fetched. */
 QKV_INLINE void packed_turn(vf row[VF], const float *x, size_t ldx, size_t rows, size_t now)
 {
-    enum { AHEAD = 4 * APART };
+    enum { AHEAD = 4 * QKV__LINE };
     for (size_t i = 0; i < VF; i++) {
         __builtin_prefetch(x + i * ldx + AHEAD);
         row[i] = i < rows ? vf_get(x + i * ldx, now) : vf_zero();
