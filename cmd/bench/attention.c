@@ -92,14 +92,14 @@ static qkv_status attention_measure(job *j)
 {
     qkv_status status = qkv_context_set_products(j->c->ctx, j->s.dtype);
     if (!status)
-        status = bench_peak(j->c, &j->peak);
+        status = bench_peak(j->c, QKV_WEIGHTS_AUTO, &j->peak);
     if (!status)
         status = attention_prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
         size_t at = i < WARM_UPS ? 0 : i - WARM_UPS;
         status = attention_pass(j, &j->forward[at], &j->backward[at]);
     }
-    return status ? status : bench_peak(j->c, &j->peak);
+    return status ? status : bench_peak(j->c, QKV_WEIGHTS_AUTO, &j->peak);
 }
 
 /* The forward pass counts as half (causal) of its two products of 2 T^2 width operations; the

@@ -131,9 +131,10 @@ double bench_median(double *seconds, size_t n)
     return (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
 }
 
-qkv_status bench_peak(const cli *c, double *peak)
+qkv_status bench_peak(const cli *c, qkv_weights weights, double *peak)
 {
-    double now = qkv_machine_peak_flops(c->ctx, BENCH_PEAK_PRODUCTS);
+    double now = weights ? qkv_weights_peak_flops(c->ctx, weights, BENCH_PEAK_PRODUCTS)
+                         : qkv_machine_peak_flops(c->ctx, BENCH_PEAK_PRODUCTS);
     if (now > *peak)
         *peak = now;
     return now > 0 ? QKV_OK : qkv_context_status(c->ctx);
@@ -149,8 +150,10 @@ qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t r
                       bench_pass_fn *prepare, bench_pass_fn *pass, void *user)
 {
     double *seconds = qkv_calloc(c->ctx, repeats, sizeof *seconds);
-    *out = (bench_timing){.card = qkv_machine_card(c->ctx) != NULL};
-    qkv_status status = !seconds ? QKV_E_MEMORY : out->card ? QKV_OK : bench_peak(c, &out->peak);
+    *out = (bench_timing){.weights = out->weights, .card = qkv_machine_card(c->ctx) != NULL};
+    qkv_status status = !seconds    ? QKV_E_MEMORY
+                        : out->card ? QKV_OK
+                                    : bench_peak(c, out->weights, &out->peak);
     if (!status)
         status = prepare(user);
     if (!status)
@@ -166,7 +169,7 @@ qkv_status bench_time(const cli *c, bench_timing *out, size_t warm_ups, size_t r
     out->memory = bench_memory(c);
     if (!status) {
         out->seconds = bench_median(seconds, repeats);
-        status = bench_peak(c, &out->peak);
+        status = bench_peak(c, out->weights, &out->peak);
     }
     qkv_free(c->ctx, seconds);
     return status;

@@ -74,11 +74,13 @@ bench_figure bench_memory_figure(bool card, size_t bytes);
 
 double bench_median(double *seconds, size_t n); /* sorts them */
 
-/* The products' limit so far: the larger of *peak and what is measured now. */
-qkv_status bench_peak(const cli *c, double *peak);
+/* The products' limit so far: the larger of *peak and what is measured now, of inference's products
+ * with such weights; AUTO: of training's. */
+qkv_status bench_peak(const cli *c, qkv_weights weights, double *peak);
 
 /* What a pass took: the median. */
 typedef struct {
+    qkv_weights weights; /* set before: whose limit, as bench_peak */
     double seconds;
     double peak; /* flop/s: the products' limit, measured before and after */
     size_t memory; /* bytes, most, when the last pass ended: of the process, or of the context */

@@ -152,7 +152,7 @@ static void bench_translate_report(const job *j, bench_report *r)
         {"rows", "rows computed", "", BENCH_COUNT, computed, 0},
         {"rows_of_needed", "of the rows needed", "", BENCH_PERCENT, computed / needed, 0},
         {"gflops", "arithmetic", "GFLOP/s", BENCH_REAL, flops / seconds / 1e9, 0},
-        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, peak / 1e9, 0},
+        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, peak / 1e9, 0},
         {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / peak, 0},
     };
     *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
@@ -174,6 +174,7 @@ static void bench_translate_report(const job *j, bench_report *r)
 static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
+    j.timing.weights = bench_weights_of(j.s.weights);
     qkv_status status = bench_time(c, &j.timing, WARM_UPS, j.s.repeats, translate_prepare,
                                    translate_pass, &j);
     if (!status)
@@ -215,5 +216,6 @@ CLI_COMMAND(cli_bench_translate, 750) = {
                        "that go through the encoder or the decoder; needed are those of the "
                        "sentences, one for the first token of a translation, and one a hypothesis "
                        "for the others. With --shortlist searches among so many tokens and among "
-                       "all take turns, and the figures are of the former."},
+                       "all take turns, and the figures are of the former. The limit is that of "
+                       "`qkv bench prompt`."},
     .own = {&table}, .measure = &bench_translate, .run = bench_run};

@@ -110,9 +110,15 @@ qkv_weights qkv_param_weights(const qkv_param *p); /* F32 unless it was stored o
  * also serves single rows; "AMX", from the weights as they lie; or, of weights in bf16, which are
  * widened then, "f32", "bf16" or "bf16 (oneDNN)" as qkv_machine_products has it. The first call for
  * a type of weights times those that this machine has, on one thread, with 64 and with 512 rows,
- * 1/10 second at most, and fixes the context's choices; so does the first such product on a
+ * 1/5 second at most, and fixes the context's choices; so does the first such product on a
  * tape. */
 const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights);
+
+/* Floating-point operations per second of the best of `repeats` products of 2048 x 2048 matrices,
+ * one of them kept as such weights, as inference computes them with the context's threads; AUTO is
+ * F32. Otherwise as qkv_machine_peak_flops, which has training's products. On a card: of products
+ * in f32, whatever the weights. 0 on failure, recorded in the context. */
+double qkv_weights_peak_flops(qkv_context *ctx, qkv_weights weights, int repeats);
 
 /* Declares p the weight of a hidden layer, which QKV_OPTIMIZER_MUON updates by matrices: n of them,
  * one below the other, the i-th of rows[i] rows of p's first axis (packed queries, keys and

@@ -7,6 +7,9 @@
 
 #include "base/device.h"
 #include "kernel/kernel.h"
+#include "kernel/small.h"
+#include "tensor/param.h"
+#include "tensor/tape.h"
 
 enum {
     PRODUCT_SIZE = 1536,
@@ -52,8 +55,8 @@ static void give_back(void)
 #endif
 }
 
-/* Of products of size x size matrices; 0: a failure. */
-static double best_product(qkv_context *ctx, size_t size, int repeats)
+/* Of products of size x size matrices, of training or of inference; 0: a failure. */
+static double best_product(qkv_context *ctx, bool training, size_t size, int repeats)
 {
     const qkv__device *device = qkv__context_device(ctx);
     const size_t n = size * size;
@@ -66,7 +69,7 @@ static double best_product(qkv_context *ctx, size_t size, int repeats)
     qkv_real *c = device->alloc(ctx, bytes), *first = c ? qkv__map(ctx, c, bytes) : NULL;
     if (first) {
         (void)qkv_machine_products(ctx);
-        const qkv_kernels *k = qkv__kernels_of(ctx, true);
+        const qkv_kernels *k = qkv__kernels_of(ctx, training);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
         machine_fill(first, 3 * n, e.threads);
@@ -85,21 +88,80 @@ static double best_product(qkv_context *ctx, size_t size, int repeats)
     return best;
 }
 
-double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
+/* The same, of x (size, size) and a weight (size, size) in fewer bits. */
+static double best_small_product(qkv_context *ctx, qkv_weights weights, size_t size, int repeats)
+{
+    const qkv__device *device = qkv__context_device(ctx);
+    const size_t n = size * size;
+    qkv_k_small w = {.type = qkv__small_type(weights), .n = size, .k = size};
+    const size_t words = qkv__small_word_bytes(&w);
+    const size_t reals = 2 * n * sizeof(qkv_real);
+    const size_t bytes = reals + words + qkv__small_scale_bytes(&w);
+    double best = 0;
+    qkv_tape *t;
+    if (qkv_tape_create(&t, ctx))
+        return 0;
+    qkv_tape_mode(t, false, false);
+    qkv_real *x = device->alloc(ctx, bytes), *first = x ? qkv__map(ctx, x, bytes) : NULL;
+    if (first) {
+        w.words = (char *)first + reals;
+        w.scales = (char *)w.words + words;
+        qkv__small_clear(&w);
+        machine_fill(first, n, t->exec.threads);
+        qkv__unmap(ctx, first, x, bytes, true);
+        w.words = (char *)x + reals;
+        w.scales = (char *)w.words + words;
+        for (int i = 0; i <= repeats; i++) {
+            double start = qkv_now();
+            qkv__small_product(t, x + n, x, &w, NULL, size);
+            (void)device->sync(ctx);
+            double rate = 2.0 * (double)n * (double)size / (qkv_now() - start);
+            best = i > 0 && rate > best ? rate : best;
+        }
+        if (qkv_tape_status(t))
+            best = 0;
+    }
+    device->free(ctx, x);
+    qkv_tape_destroy(t);
+    give_back();
+    return best;
+}
+
+/* Of training's products, or of inference's with such weights. */
+static double limit_of(qkv_context *ctx, bool training, qkv_weights weights, int repeats)
 {
     if (repeats < 1) {
         qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
-    const limit_products *of = qkv__context_device(ctx)->products ? &of_card : &of_processor;
-    double rate = best_product(ctx, of->first, of->tries);
-    return rate < of->least ? rate : best_product(ctx, of->size, repeats);
+    const bool card = qkv__context_device(ctx)->products;
+    const limit_products *of = card ? &of_card : &of_processor;
+    double rate = best_product(ctx, training, of->first, of->tries);
+    const bool slow = rate < of->least;
+    if (!card && weights > QKV_WEIGHTS_F32)
+        return slow ? best_small_product(ctx, weights, of->first, of->tries)
+                    : best_small_product(ctx, weights, of->size, repeats);
+    return slow ? rate : best_product(ctx, training, of->size, repeats);
+}
+
+double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
+{
+    return limit_of(ctx, true, QKV_WEIGHTS_F32, repeats);
+}
+
+double qkv_weights_peak_flops(qkv_context *ctx, qkv_weights weights, int repeats)
+{
+    if (weights > QKV_WEIGHTS_INT4) {
+        qkv_fail(ctx, QKV_E_ARGUMENT, "peak: no weights of kind %d", (int)weights);
+        return 0;
+    }
+    return limit_of(ctx, false, weights, repeats);
 }
 
 size_t qkv_machine_product_bytes(qkv_context *ctx)
 {
     const size_t begin = qkv_machine_rss(); /* small products leave stacks and code behind, too */
-    const bool slow = best_product(ctx, of_processor.first, of_processor.tries) <
+    const bool slow = best_product(ctx, true, of_processor.first, of_processor.tries) <
                       of_processor.least;
     const size_t settled = qkv_machine_rss(), left = settled > begin ? settled - begin : 0;
     const size_t size = slow ? of_processor.first : PRODUCT_SIZE, n = size * size;

@@ -57,6 +57,9 @@ qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const 
 void *qkv__param_memory(qkv_param *p, size_t bytes);
 qkv_param *qkv__param_enter(qkv_param *p);
 
+/* How kernels name weights in fewer bits: BF16, INT8 or INT4. */
+qkv_k_small_type qkv__small_type(qkv_weights weights);
+
 /* The parts of the owner that qkv_params_store works with. */
 qkv_param **qkv__params_list(const qkv_params *ps);
 const qkv__device *qkv__params_device(const qkv_params *ps);

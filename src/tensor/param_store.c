@@ -4,9 +4,13 @@
 #include "tensor/make.h"
 #include "tensor/param.h"
 
-static const qkv_k_small_type kernel_types[] = {[QKV_WEIGHTS_BF16] = QKV_K_BF16,
-                                                [QKV_WEIGHTS_INT8] = QKV_K_INT8,
-                                                [QKV_WEIGHTS_INT4] = QKV_K_INT4};
+qkv_k_small_type qkv__small_type(qkv_weights weights)
+{
+    static const qkv_k_small_type types[] = {[QKV_WEIGHTS_BF16] = QKV_K_BF16,
+                                             [QKV_WEIGHTS_INT8] = QKV_K_INT8,
+                                             [QKV_WEIGHTS_INT4] = QKV_K_INT4};
+    return types[weights];
+}
 
 qkv_param *qkv__param_linear(qkv_param *p)
 {
@@ -111,7 +115,8 @@ static bool move_rounded(place *to, qkv_param *p, qkv__arena *fresh, const qkv__
 {
     qkv_context *ctx = qkv__param_context(p);
     qkv_k_small *small = &to->small;
-    *small = (qkv_k_small){.type = kernel_types[to->weights], .n = p->shape[0], .k = p->shape[1]};
+    *small = (qkv_k_small){
+        .type = qkv__small_type(to->weights), .n = p->shape[0], .k = p->shape[1]};
     size_t words = qkv__small_word_bytes(small), scales = qkv__small_scale_bytes(small);
     void *device_words = qkv__arena_alloc(fresh, words);
     void *device_scales = scales ? qkv__arena_alloc(fresh, scales) : NULL;

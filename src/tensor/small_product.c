@@ -13,9 +13,11 @@
  * ways that widen w. */
 static const size_t amx_rows[] = {[QKV_K_BF16] = 4, [QKV_K_INT8] = 4, [QKV_K_INT4] = 32};
 enum { WIDE_ROWS = 64 };
-enum { WIDE_NUMBERS = 1 << 19, WIDE_COLUMNS = 64 }; /* widened at a time: at most, at least */
 /* The two products timed, of few and of many rows, and how often: the best counts. */
-enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 512, TIMED_IN = 768, TRIES = 3 };
+enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 1024, TIMED_IN = 768, TRIES = 3 };
+/* Widened at a time: at most, with few rows of x what second caches hold, so that widening is fast;
+ * with many, which reread x for each part, more; and at least. */
+enum { WIDE_FEW = 1 << 19, WIDE_MANY = 1 << 21, WIDE_COLUMNS = 64 };
 
 /* A product's operands. */
 typedef struct {
@@ -25,10 +27,10 @@ typedef struct {
     size_t m;
 } small_operands;
 
-/* Rows of w that are widened at a time: a multiple of QKV_K_PACKED. */
-static size_t wide_columns(const qkv_k_small *w)
+/* Rows of w that are widened at a time for m rows of x: a multiple of QKV_K_PACKED. */
+static size_t wide_columns(const qkv_k_small *w, size_t m)
 {
-    size_t most = WIDE_NUMBERS / w->k / QKV_K_PACKED * QKV_K_PACKED;
+    size_t most = (m < MANY_ROWS ? WIDE_FEW : WIDE_MANY) / w->k / QKV_K_PACKED * QKV_K_PACKED;
     most = most > WIDE_COLUMNS ? most : WIDE_COLUMNS;
     return most < w->n ? most : (w->n + QKV_K_PACKED - 1) / QKV_K_PACKED * QKV_K_PACKED;
 }
@@ -36,7 +38,7 @@ static size_t wide_columns(const qkv_k_small *w)
 /* Widens w for some columns of y at a time and multiplies as f32 or bf16 is. */
 static bool multiply_wide(const qkv_kernels *k, const qkv_exec *e, const small_operands *o)
 {
-    size_t K = o->w->k, N = o->w->n, columns = wide_columns(o->w);
+    size_t K = o->w->k, N = o->w->n, columns = wide_columns(o->w, o->m);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     qkv_real *wide = qkv__arena_alloc(e->scratch, K * columns * sizeof *wide);
     for (size_t j = 0; j < N && wide; j += columns) {
@@ -203,7 +205,7 @@ void qkv__small_exact(qkv_tape *t, qkv_real *y, const qkv_real *x, const qkv_k_s
 void qkv__small_input_gradient(qkv_tape *t, qkv_real *dx, bool acc, const qkv_real *dy,
                                const qkv_k_small *w, size_t m)
 {
-    size_t K = w->k, N = w->n, columns = wide_columns(w);
+    size_t K = w->k, N = w->n, columns = wide_columns(w, m);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *wide = qkv__scratch(t, K * columns);
     for (size_t j = 0; j < N && wide; j += columns) {
@@ -219,8 +221,7 @@ const char *qkv_weights_products(qkv_context *ctx, qkv_weights weights)
 {
     if (weights <= QKV_WEIGHTS_F32 || weights > QKV_WEIGHTS_INT4)
         return "f32";
-    qkv_k_small_type type = (qkv_k_small_type)(QKV_K_BF16 + (weights - QKV_WEIGHTS_BF16));
-    qkv__small_choice c = small_choice(ctx, type, SIZE_MAX);
+    qkv__small_choice c = small_choice(ctx, qkv__small_type(weights), SIZE_MAX);
     return c.way == QKV__SMALL_PLAIN ? "vectors"
            : c.way == QKV__SMALL_MANY ? "AMX" : qkv__products_name(c.products);
 }
