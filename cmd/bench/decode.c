@@ -35,7 +35,8 @@ static const qkv_option rows[] = {
      .initial = "0", .help = "tokens are drawn at this temperature; 0: the likeliest is taken"},
     {.flag = "top-k", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(sampling.top_k), .initial = "0",
      .help = "of the likeliest so many; 0: of all"},
-    {.flag = "top-p", .type = QKV_OPT_REAL, .max = 1, FIELD(sampling.top_p), .initial = "1",
+    {.flag = "top-p", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     FIELD(sampling.top_p), .initial = "1",
      .help = "of the fewest that make up this share"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};

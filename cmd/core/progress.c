@@ -8,7 +8,7 @@
 #include "core/cli.h"
 
 static const double terminal_interval = 0.1, file_interval = 10; /* seconds */
-enum { LINE = 240 };
+enum { LINE = 240, USUAL_COLUMNS = 80 }; /* of a line; of a terminal that does not tell */
 static const double least_spent = 0.05; /* seconds that a rate has to rest on */
 
 static const char *duration(double seconds, char out[CLI_NUMBER])
@@ -37,8 +37,8 @@ int cli_progress_columns(const cli_progress *p)
     struct winsize w;
     bool known = p->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1;
     int columns = p->terminal ? environment("COLUMNS") : 0;
-    if (!columns && known)
-        columns = w.ws_col;
+    if (!columns && p->terminal)
+        columns = known ? w.ws_col : USUAL_COLUMNS;
     return columns > 1 && columns < LINE ? columns - 1 : LINE - 1;
 }
 

@@ -25,14 +25,14 @@ static void show_line(shower *s, const qkv_train_event *e)
     char rate[CLI_NUMBER], share[CLI_NUMBER] = "";
     bool narrow = s->line.terminal && cli_progress_columns(&s->line) < ALL_WORDS;
     if (e->peak_gflops > 0)
-        (void)snprintf(share, sizeof share, narrow ? "%.0f%% of peak" : " (%.0f%% of peak)",
+        (void)snprintf(share, sizeof share, narrow ? "  %.0f%% of peak" : " (%.0f%% of peak)",
                        100 * e->gflops / e->peak_gflops);
     s->line.left = e->left > 0 ? e->left : 0;
     s->line.above = panel_show(&s->panel, cli_progress_columns(&s->line),
                                cli_progress_rows(&s->line));
     cli_short_number(e->units_per_s, rate);
     if (narrow)
-        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps, "loss %.4f  %s %s/s  %s",
+        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps, "loss %.4f  %s %s/s%s",
                           e->loss, rate, e->unit, share);
     else
         cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,

@@ -74,8 +74,7 @@ static inline size_t first_query(const block *x, size_t j)
 enum { SOON = 8 };
 static inline void fetch_row(const float *x, size_t n, const bool write)
 {
-    enum { LINE = 16 };
-    for (size_t c = 0; c < n; c += LINE) {
+    for (size_t c = 0; c < n; c += QKV__LINE) {
         if (write) {
             __builtin_prefetch(x + c, 1);
         } else {
@@ -116,12 +115,12 @@ static inline next_keys next_of(const attention_args *a, const float *k, const f
 
 static inline void next_fetch(next_keys *next, const attention_args *a)
 {
-    enum { LINE = 16, SECOND = 2 }; /* floats; __builtin_prefetch's second cache */
+    enum { SECOND = 2 }; /* of __builtin_prefetch: the second cache */
     for (size_t end = next->keys - at_most(next->keys, next->step); next->keys > end;) {
-        for (size_t c = 0; c < a->D; c += LINE) {
+        for (size_t c = 0; c < a->D; c += QKV__LINE) {
             __builtin_prefetch(next->k + c, 0, SECOND);
         }
-        for (size_t c = 0; c < a->Dv; c += LINE) {
+        for (size_t c = 0; c < a->Dv; c += QKV__LINE) {
             __builtin_prefetch(next->v + c, 0, SECOND);
         }
         next->k += a->k_row;
