@@ -127,21 +127,24 @@ static double best_small_product(qkv_context *ctx, qkv_weights weights, size_t s
     return best;
 }
 
-/* Of training's products, or of inference's with such weights. */
+/* Of training's products, or of inference's with such weights; a card multiplies in f32. */
+static double best_of(qkv_context *ctx, bool training, qkv_weights weights, size_t size,
+                      int repeats)
+{
+    return weights > QKV_WEIGHTS_F32 && !qkv__context_device(ctx)->products
+               ? best_small_product(ctx, weights, size, repeats)
+               : best_product(ctx, training, size, repeats);
+}
+
 static double limit_of(qkv_context *ctx, bool training, qkv_weights weights, int repeats)
 {
     if (repeats < 1) {
         qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
-    const bool card = qkv__context_device(ctx)->products;
-    const limit_products *of = card ? &of_card : &of_processor;
-    double rate = best_product(ctx, training, of->first, of->tries);
-    const bool slow = rate < of->least;
-    if (!card && weights > QKV_WEIGHTS_F32)
-        return slow ? best_small_product(ctx, weights, of->first, of->tries)
-                    : best_small_product(ctx, weights, of->size, repeats);
-    return slow ? rate : best_product(ctx, training, of->size, repeats);
+    const limit_products *of = qkv__context_device(ctx)->products ? &of_card : &of_processor;
+    double rate = best_of(ctx, training, weights, of->first, of->tries);
+    return rate < of->least ? rate : best_of(ctx, training, weights, of->size, repeats);
 }
 
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats)

@@ -34,6 +34,7 @@ if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
         fail "$(cat shown)"
     lines=$(tr '\r' '\n' <shown | grep -c '^training')
     [ "$lines" -ge 1 ] || fail "no progress on a terminal: $(cat -v shown)"
+    tr '\r' '\n' <shown | sed 's/\x1b\[K//g' | grep -q '.\{80\}' && fail "more than 79 columns"
     # This one does not tell how wide it is: at most 79 columns, of which a run with so many steps
     # needs more. It learns nothing and stops early.
     script -qec "'$QKV' train lm --data text --tokenizer char --model nano --length 16 --batch 2 \
