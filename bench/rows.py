@@ -122,6 +122,7 @@ def card_rows():
                   ("bf16",)),
         *training("card-vqgan", "VQGAN f16, generator's phase", "vqgan-f16", 8, 256, ("bf16",),
                   True),
+        decoding("f32", 1, "card-decode"), decoding("f32", 64, "card-decode"),
         decoding("bf16", 1, "card-decode"), decoding("bf16", 64, "card-decode", "bf16"),
     ]
 

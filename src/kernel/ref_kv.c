@@ -1,5 +1,5 @@
-/* ref_kv.c - keys and values of a cache as bf16, or as 8-bit integers with a scale for each head of
- * a position. Loops that a compiler turns into vectors: memory sets their speed. */
+/* ref_kv.c - keys and values of a cache as they are, as bf16, or as 8-bit integers with a scale for
+ * each head of a position. Loops that a compiler turns into vectors: memory sets their speed. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -46,18 +46,21 @@ static qkv_real kv_put_int8(int8_t *y, const qkv_real *x, size_t D)
 }
 
 static void ref_kv_store(const qkv_exec *e, void *y, qkv_real *scale, const qkv_real *x,
-                         size_t x_row, size_t x_head, qkv_k_kv kind, size_t rows, size_t heads,
-                         size_t D)
+                         size_t x_row, size_t x_head, const size_t *places, qkv_k_kv kind,
+                         size_t rows, size_t heads, size_t D)
 {
     size_t count = rows * heads;
 #pragma omp parallel for num_threads(e->threads) if (count * D >= REF_GRAIN) default(none)        \
-    shared(y, scale, x, x_row, x_head, kind, count, heads, D)
+    shared(y, scale, x, x_row, x_head, places, kind, count, heads, D)
     for (size_t i = 0; i < count; i++) {
         const qkv_real *from = x + i / heads * x_row + i % heads * x_head;
-        if (kind == QKV_K_KV_BF16)
-            kv_put_bf16((uint16_t *)y + i * D, from, D);
+        const size_t to = places[i / heads] * heads + i % heads;
+        if (kind == QKV_K_KV_REAL)
+            memcpy((qkv_real *)y + to * D, from, D * sizeof *from);
+        else if (kind == QKV_K_KV_BF16)
+            kv_put_bf16((uint16_t *)y + to * D, from, D);
         else
-            scale[i] = kv_put_int8((int8_t *)y + i * D, from, D);
+            scale[to] = kv_put_int8((int8_t *)y + to * D, from, D);
     }
 }
 

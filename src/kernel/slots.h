@@ -238,12 +238,13 @@ KERNEL(attention_bwd, (const qkv_exec *e, qkv_real *dq, qkv_real *dk, qkv_real *
        const qkv_k_attention_bwd_args *bwd),
        (e, dq, dk, dv, dbias, dout, out, lse, q, k, v, args, bwd))
 
-/* Keys or values of a cache in fewer bits: y (rows, heads, D) of the kind = x, whose rows are x_row
- * apart and heads x_head. INT8: 127 stands for the largest of D numbers, scale (rows, heads) says
- * for how much; NaN if one of them is not finite. BF16: to nearest, ties to even; scale NULL. */
+/* Keys or values of a cache: row places[i] of y (.., heads, D), of the kind, = row i of x, for all
+ * `rows` of them; rows of x are x_row apart and heads x_head. places: of the host, all different.
+ * INT8: 127 stands for the largest of D numbers, scale (.., heads) says for how much; NaN if one of
+ * them is not finite. BF16: to nearest, ties to even. scale: NULL but of INT8. */
 KERNEL(kv_store, (const qkv_exec *e, void *y, qkv_real *scale, const qkv_real *x, size_t x_row,
-       size_t x_head, qkv_k_kv kind, size_t rows, size_t heads, size_t D),
-       (e, y, scale, x, x_row, x_head, kind, rows, heads, D))
+       size_t x_head, const size_t *places, qkv_k_kv kind, size_t rows, size_t heads, size_t D),
+       (e, y, scale, x, x_row, x_head, places, kind, rows, heads, D))
 /* And back: y (rows, D) = x, scale (rows). */
 KERNEL(kv_load, (const qkv_exec *e, qkv_real *y, const void *x, const qkv_real *scale,
        qkv_k_kv kind, size_t rows, size_t D), (e, y, x, scale, kind, rows, D))

@@ -43,24 +43,24 @@ static bool kv_slots_shapes_fit(qkv_tape *t, const qkv_kv_cache *c, const qkv_te
                                c->Dv);
 }
 
-/* Rows of x behind what their slots hold. */
-static void kv_slots_write(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
-                           const qkv__kv_side *side, const qkv_tensor *x, size_t width)
+/* Where the pass's rows go: (rows), of the step. NULL: out of memory. */
+static size_t *kv_slots_places(qkv_tape *t, const qkv_kv_cache *c, const qkv_kv_slots *s,
+                               size_t rows)
 {
-    size_t bytes = qkv__kv_bytes(c->store);
-    const size_t dense[] = {c->heads * width, width, 1};
-    for (size_t i = 0; i < s->sequences; i++) {
-        size_t n = (size_t)(s->offsets[i + 1] - s->offsets[i]);
-        size_t row = (size_t)s->slots[i] * c->capacity + (size_t)s->past[i];
-        char *to = (char *)side->data + row * c->heads * width * bytes;
-        const qkv_real *from = qkv__real(x) + (size_t)s->offsets[i] * x->stride[1];
-        if (c->store == QKV_KV_F32)
-            t->k->copy(&t->exec, (qkv_real *)(void *)to, dense, from, x->stride + 1,
-                       (size_t[]){n, c->heads, width}, 3, false);
-        else
-            t->k->kv_store(&t->exec, to, side->scale ? side->scale + row * c->heads : NULL, from,
-                           x->stride[1], x->stride[2], (qkv_k_kv)c->store, n, c->heads, width);
+    size_t *places = qkv__step_alloc(t, (rows + 1) * sizeof *places);
+    for (size_t i = 0; i < s->sequences && places; i++) {
+        const size_t first = (size_t)s->offsets[i], end = (size_t)s->offsets[i + 1];
+        for (size_t r = first; r < end; r++)
+            places[r] = (size_t)s->slots[i] * c->capacity + (size_t)s->past[i] + (r - first);
     }
+    return places;
+}
+
+static void kv_slots_write(qkv_tape *t, const qkv_kv_cache *c, const qkv__kv_side *side,
+                           const qkv_tensor *x, const size_t *places, size_t width)
+{
+    t->k->kv_store(&t->exec, side->data, side->scale, qkv__real(x), x->stride[1], x->stride[2],
+                   places, (qkv_k_kv)c->store, x->shape[1], c->heads, width);
 }
 
 bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_tensor *k,
@@ -74,8 +74,13 @@ bool qkv_kv_cache_put(qkv_tape *t, qkv_kv_cache *c, const qkv_kv_slots *s, qkv_t
                             "back through a cache, so the tape must not record") != NULL;
     if (!kv_slots_shapes_fit(t, c, k, v) || !kv_slots_fit(t, c, s, k->shape[1]))
         return false;
-    kv_slots_write(t, c, s, &c->k, k, c->D);
-    kv_slots_write(t, c, s, &c->v, v, c->Dv);
+    const size_t *places = kv_slots_places(t, c, s, k->shape[1]);
+    k = k->stride[3] == 1 ? k : qkv_contiguous(t, k);
+    v = v->stride[3] == 1 ? v : qkv_contiguous(t, v);
+    if (!places || !k || !v)
+        return false;
+    kv_slots_write(t, c, &c->k, k, places, c->D);
+    kv_slots_write(t, c, &c->v, v, places, c->Dv);
     for (size_t i = 0; i < s->sequences; i++)
         qkv__kv_write(c, (size_t)s->slots[i] * c->capacity + (size_t)s->past[i],
                       (size_t)(s->offsets[i + 1] - s->offsets[i]));

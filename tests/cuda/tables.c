@@ -75,6 +75,11 @@ static const qkv_kernels tables[] = {
 #include "kernel/slots.h"
     }};
 
+bool kernels_of_device(const qkv_kernels *k)
+{
+    return k == &tables[0] || k == &tables[1];
+}
+
 const qkv_kernels *__real_qkv__kernels(unsigned isa);
 const qkv_kernels *__wrap_qkv__kernels(unsigned isa);
 

@@ -73,7 +73,12 @@ static qkv_k_stored stored_of(array *x, qkv_k_kv kind, const qkv_exec *e)
     float *scale = kind == QKV_K_KV_INT8 ? malloc((rows + 1) * sizeof *scale) : NULL;
     void *data = malloc((rows * x->width + 1) * sizeof(uint16_t));
     float *reals = malloc((rows * x->width + 1) * sizeof *reals);
-    k->kv_store(e, data, scale, x->data, x->row, x->head, kind, x->rows, x->heads, x->width);
+    size_t *places = malloc((x->rows + 1) * sizeof *places);
+    for (size_t n = 0; n < x->rows; n++)
+        places[n] = n;
+    k->kv_store(e, data, scale, x->data, x->row, x->head, places, kind, x->rows, x->heads,
+                x->width);
+    free(places);
     k->kv_load(e, reals, data, scale, kind, rows, x->width);
     for (size_t n = 0; n < rows; n++)
         memcpy(at(x, n / x->heads, n % x->heads), reals + n * x->width,

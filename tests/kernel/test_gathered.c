@@ -45,17 +45,17 @@ static step draw(const step *last, size_t *front)
     return s;
 }
 
-static void put(float *to, const float *from, size_t n)
+static void put(const kernel_case *c, float *to, const float *from, size_t n)
 {
-    if (on_a_device())
+    if (table_is_device(c->k))
         kernels_copy_in(to, from, n * sizeof *to);
     else
         memcpy(to, from, n * sizeof *to);
 }
 
-static void get(float *to, const float *from, size_t n)
+static void get(const kernel_case *c, float *to, const float *from, size_t n)
 {
-    if (on_a_device())
+    if (table_is_device(c->k))
         kernels_copy_out(to, from, n * sizeof *to);
     else
         memcpy(to, from, n * sizeof *to);
@@ -77,7 +77,7 @@ static void carry_out(const kernel_case *c, const step *s, float *numbers, doubl
     case SWAP: c->k->swap(&c->e, a[0], a[1], s->n); break;
     case ADD: c->k->add(&c->e, a[0], a[1], a[2], s->n); break;
     case SUM: *sums += c->k->sum(&c->e, a[0], s->n); break;
-    default: put(a[0], s->data, s->n < 4 ? s->n : 4);
+    default: put(c, a[0], s->data, s->n < 4 ? s->n : 4);
     }
 }
 
@@ -86,13 +86,13 @@ static double run_program(const kernel_case *c, const step *steps, float *number
                           const float *first, float *end, bool wait)
 {
     double sums = 0;
-    put(numbers, first, ROOM);
-    if (on_a_device())
+    put(c, numbers, first, ROOM);
+    if (table_is_device(c->k))
         kernels_wait = wait;
     for (int i = 0; i < LENGTH; i++)
         carry_out(c, &steps[i], numbers, &sums);
-    get(end, numbers, ROOM);
-    if (on_a_device())
+    get(c, end, numbers, ROOM);
+    if (table_is_device(c->k))
         kernels_wait = true;
     return sums;
 }
@@ -132,12 +132,12 @@ static void *exchange_often(void *job)
     worker *w = job;
     for (int round = 0; round < ROUNDS; round++) {
         float zero = 0, one = 1, x, y;
-        put(w->x, &zero, 1);
-        put(w->y, &one, 1);
+        put(w->c, w->x, &zero, 1);
+        put(w->c, w->y, &one, 1);
         w->c->k->swap(&w->c->e, w->x, w->y, 1);
         w->c->k->lerp(&w->c->e, w->y, w->x, 0.5, 1);
-        get(&x, w->x, 1);
-        get(&y, w->y, 1);
+        get(w->c, &x, w->x, 1);
+        get(w->c, &y, w->y, 1);
         w->wrong += x != 1 || y != 0.5f;
     }
     return NULL;
@@ -147,7 +147,7 @@ static void check_threads(const kernel_case *c)
 {
     worker workers[3];
     pthread_t threads[3];
-    if (on_a_device())
+    if (table_is_device(c->k))
         kernels_wait = false;
     for (int i = 0; i < 3; i++) {
         workers[i] = (worker){c, poisoned(1), poisoned(1), 0};
@@ -157,7 +157,7 @@ static void check_threads(const kernel_case *c)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(workers[i].wrong, 0);
     }
-    if (on_a_device())
+    if (table_is_device(c->k))
         kernels_wait = true;
     free_arrays();
 }

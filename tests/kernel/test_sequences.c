@@ -50,6 +50,8 @@ static void get(const machine *m, void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
+static const size_t in_turn[M] = {0, 1, 2};
+
 /* ---- one kernel, of numbers drawn beforehand ------------------------------------------------- */
 
 typedef struct {
@@ -84,9 +86,13 @@ static void block(const machine *m, const step *s)
     float *x = m->x[s->y], *y = m->x[s->a], *wide = m->x[s->b], *sum = m->x[s->c];
     m->k->norm(&m->e, y, NULL, NULL, NULL, x, NULL, fixed.weight, fixed.bias, &norm);
     m->k->gemv(&m->e, wide, 3 * C, y, C, fixed.w, fixed.bias, s->m, 3 * C, C);
-    for (int side = 0; side < 2; side++) /* the last rows of the cache: some heads of them */
-        m->k->copy(&m->e, m->cache[side] + (KEYS - s->m) * C, dense, wide + (side + 1) * C, from,
-                   (size_t[]){s->m, D}, 2, false);
+    for (int side = 0; side < 2; side++) { /* the last rows of the cache: some heads of them */
+        float *to = m->cache[side] + (KEYS - s->m) * C, *made = wide + (side + 1) * C;
+        if (s->choice & 8)
+            m->k->kv_store(&m->e, to, NULL, made, 3 * C, D, in_turn, QKV_K_KV_REAL, s->m, 1, D);
+        else
+            m->k->copy(&m->e, to, dense, made, from, (size_t[]){s->m, D}, 2, false);
+    }
     attend(m, s, (size_t)s->a, (size_t)s->b);
     m->k->gemv(&m->e, sum, C, y, C, fixed.w, NULL, s->m, C, C);
     m->k->norm(&m->e, y, s->choice & 2 ? sum : wide, NULL, NULL, sum, x, fixed.weight, NULL, &norm);
@@ -148,7 +154,8 @@ static void carry_out(const machine *m, const step *s)
         break;
     case CACHE: attend(m, s, (size_t)s->y, (size_t)s->a); break;
     case STORE:
-        m->k->kv_store(&m->e, m->store[0], NULL, a, WIDE, D, QKV_K_KV_BF16, s->m, HEADS, D);
+        m->k->kv_store(&m->e, m->store[0], NULL, a, WIDE, D, in_turn, QKV_K_KV_BF16, s->m, HEADS,
+                       D);
         m->k->kv_load(&m->e, y, m->store[0], NULL, QKV_K_KV_BF16, s->m * HEADS, D);
         break;
     case BEST: m->k->top(&m->e, m->best_value, m->best, a, &top); break;
@@ -279,7 +286,7 @@ static void set_up(void)
 
 static void check_sequences(const kernel_case *c)
 {
-    const bool device = on_a_device();
+    const bool device = table_is_device(c->k);
     set_up();
     const machine m = machine_of(c->k, &c->e, device);
     const machine plain = machine_of(qkv__kernels(QKV_ISA_REFERENCE), &c->e, false);

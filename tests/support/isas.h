@@ -11,9 +11,15 @@
 /* Of programs that test a device's kernels: those alone have kernels_device.h's. */
 #pragma weak kernels_alone_write
 #pragma weak kernels_wait
+#pragma weak kernels_of_device
 #pragma weak kernels_copy_in
 #pragma weak kernels_copy_out
 static inline bool on_a_device(void) { return &kernels_alone_write != NULL; }
+/* Whether k is the device's table, of which a program has one beside the processor's. */
+static inline bool table_is_device(const qkv_kernels *k)
+{
+    return on_a_device() && kernels_of_device(k);
+}
 
 #define ISA_BITS(name, bits) bits,
 static const unsigned isa_list[] = {QKV_ISA_LIST(ISA_BITS)};

@@ -7,7 +7,7 @@
 #include "kernel/cuda/gemv.cuh"
 #include "kernel/cuda/list.cuh"
 
-enum { GEMV_BLOCK = 128, PACKED_ROWS = 8 };
+enum { GEMV_BLOCK = 128 };
 
 /* Neighbouring blocks have the same rows of w. */
 template <int M, int R, bool WIDE>
@@ -77,55 +77,91 @@ static void cuda_pack(const qkv_exec *e, qkv_real *packed, const qkv_real *w, si
         LAUNCH(pack_kernel, cuda_blocks(total), BLOCK, 0, packed, w, n, k, total);
 }
 
-/* A block has one group of w and M rows of x. 4 lanes read the 16 numbers of a place along k; the
- * places of a warp are 8 in a row. */
-template <int M>
-static __global__ void __launch_bounds__(BLOCK) packed_kernel(gemv_args a, size_t chunks, bool wide)
+/* Adds up N numbers of each lane over the lanes that differ in bits D, 2 D, .. of 16. While a lane
+ * has several it keeps half of them, so that the work is shared: what it ends with begins at number
+ * *first, 0 before, of the N. */
+template <int N, int D, int ALL>
+static __device__ __forceinline__ void add_lanes(float (&sum)[ALL], unsigned lane, unsigned *first)
 {
-    enum { WARPS = BLOCK / WARP, PLACES = BLOCK / 4 };
-    __shared__ float part[WARPS][M][QKV_K_PACKED];
+    enum { HALF = N / 2, LEFT = N > 1 ? +HALF : 1 };
+    const bool upper = N > 1 && lane & D;
+#pragma unroll
+    for (int i = 0; i < LEFT; i++) {
+        const float low = sum[i], high = sum[i + HALF];
+        sum[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffffu, upper ? low : high, D);
+    }
+    *first += upper ? HALF : 0;
+    if constexpr (D < WARP / 2)
+        add_lanes<LEFT, 2 * D>(sum, lane, first);
+}
+
+/* Four places along k of the group's numbers that the thread has. */
+template <bool WIDE>
+static __device__ __forceinline__ void load_group(pack<4> (&u)[4], const float *w, size_t p,
+                                                  size_t k)
+{
+#pragma unroll
+    for (int s = 0; s < 4; s++) {
+        u[s] = {};
+        if (WIDE || p + s < k)
+            u[s] = load_four(w + (p + s) * QKV_K_PACKED, WIDE);
+    }
+}
+
+/* A block has one group of w and M rows of x. A thread has 4 numbers of the group, of 4 places
+ * along k at a time; the places of a warp are 32 in a row. */
+template <int M, bool WIDE>
+static __global__ void __launch_bounds__(BLOCK, M <= 16 ? 2 : 1)
+    packed_kernel(gemv_args a, size_t chunks)
+{
+    enum { WARPS = BLOCK / WARP, LEFT = M * 4 < 8 ? 1 : M * 4 / 8 };
+    __shared__ float part[WARPS][M * QKV_K_PACKED];
     size_t group, chunk;
     split(blockIdx.x, chunks, &group, &chunk);
     const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, quad = lane % 4;
     const size_t i0 = chunk * M;
-    const float *w = a.w + group * a.k * QKV_K_PACKED + quad * 4, *x[M];
-    float sum[M][4] = {};
-    for (int i = 0; i < M; i++)
-        x[i] = a.x + (i0 + i < a.m ? i0 + i : a.m - 1) * a.ldx;
-#pragma unroll 4
-    for (size_t p = threadIdx.x / 4; p < a.k; p += PLACES) {
-        const pack<4> u = load_four(w + p * QKV_K_PACKED, wide);
+    const float *w = a.w + group * a.k * QKV_K_PACKED + quad * 4, *const x = a.x + i0 * a.ldx;
+    float sum[M * 4] = {};
+    unsigned first = 0, row[M]; /* where rows of x begin */
+    for (unsigned i = 0; i < M; i++)
+        row[i] = (unsigned)((i0 + i < a.m ? i : a.m - 1 - i0) * a.ldx);
+#pragma unroll 1
+    for (size_t p = threadIdx.x / 4 * 4; p < a.k; p += BLOCK) {
+        pack<4> u[4];
+        load_group<WIDE>(u, w, p, a.k);
 #pragma unroll
         for (int i = 0; i < M; i++) {
-            const float v = x[i][p];
-            for (int q = 0; q < 4; q++)
-                sum[i][q] += u.v[q] * v;
+            const pack<4> v = row_four<WIDE>(x + row[i], p, a.k);
+            for (int s = 0; s < 4; s++)
+                for (int q = 0; q < 4; q++)
+                    sum[i * 4 + q] += u[s].v[q] * v.v[s];
         }
     }
-    for (int i = 0; i < M; i++)
-        for (int q = 0; q < 4; q++) {
-            for (int d = 4; d < WARP; d *= 2)
-                sum[i][q] += __shfl_xor_sync(0xffffffffu, sum[i][q], d);
-            if (lane < 4)
-                part[warp][i][quad * 4 + q] = sum[i][q];
-        }
+    add_lanes<M * 4, 4>(sum, lane, &first);
+#pragma unroll
+    for (int r = 0; r < LEFT; r++)
+        part[warp][(first + r) / 4 * QKV_K_PACKED + quad * 4 + (first + r) % 4] = sum[r];
     __syncthreads();
-    const size_t i = threadIdx.x / QKV_K_PACKED, j = threadIdx.x % QKV_K_PACKED;
-    const size_t column = group * QKV_K_PACKED + j;
-    if (i < M && i0 + i < a.m && column < a.n) {
+    for (unsigned at = threadIdx.x; at < M * QKV_K_PACKED; at += BLOCK) {
+        const size_t i = i0 + at / QKV_K_PACKED, j = group * QKV_K_PACKED + at % QKV_K_PACKED;
         float total = 0;
         for (int v = 0; v < WARPS; v++)
-            total += part[v][i][j];
-        a.y[(i0 + i) * a.ldy + column] = total + (a.bias ? a.bias[column] : 0);
+            total += part[v][at];
+        if (i < a.m && j < a.n)
+            a.y[i * a.ldy + j] = total + (a.bias ? a.bias[j] : 0);
     }
 }
 
 template <int M> static void launch_packed(const gemv_args &a)
 {
     const size_t chunks = (a.m + M - 1) / M, groups = (a.n + QKV_K_PACKED - 1) / QKV_K_PACKED;
-    LAUNCH(packed_kernel<M>, (unsigned)(groups * chunks), BLOCK, 0, a, chunks, aligned16(a.w));
+    if (a.k % 4 == 0 && (a.m == 1 || a.ldx % 4 == 0) && aligned16(a.x, a.w))
+        LAUNCH((packed_kernel<M, true>), (unsigned)(groups * chunks), BLOCK, 0, a, chunks);
+    else
+        LAUNCH((packed_kernel<M, false>), (unsigned)(groups * chunks), BLOCK, 0, a, chunks);
 }
 
+/* More rows at a time read w less often, and are fewer blocks. */
 static void cuda_packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
                         const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
 {
@@ -137,8 +173,12 @@ static void cuda_packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_re
         launch_packed<1>(a);
     else if (m <= 4)
         launch_packed<4>(a);
+    else if (m <= 8)
+        launch_packed<8>(a);
+    else if (m <= 16 || n < MANY_COLUMNS)
+        launch_packed<16>(a);
     else
-        launch_packed<PACKED_ROWS>(a);
+        launch_packed<32>(a);
 }
 
 extern "C" void qkv__cuda_gemv(qkv_kernels *k)

@@ -1,5 +1,5 @@
-/* kv.cu - keys and values of a cache as bf16, or as 8-bit integers with a scale for each head of a
- * position, and back. */
+/* kv.cu - keys and values of a cache as they are, as bf16, or as 8-bit integers with a scale for
+ * each head of a position, and back. */
 #include "kernel/cuda/kv.cuh"
 #include "kernel/cuda/list.cuh"
 
@@ -9,13 +9,43 @@ static __global__ void __launch_bounds__(BLOCK) kv_store_rows(kv_rows a)
                   (size_t)gridDim.x * (BLOCK / WARP));
 }
 
+/* Row i of a, which goes to row `place` of y. */
+static kv_rows one_row(const kv_rows &a, size_t i, size_t place)
+{
+    static const size_t bytes[] = {sizeof(float), sizeof(uint16_t), sizeof(int8_t)};
+    kv_rows one = a;
+    one.y = (char *)a.y + place * a.heads * a.D * bytes[a.kind];
+    one.scale = a.scale ? a.scale + place * a.heads : NULL;
+    one.x = a.x + i * a.x_row;
+    one.rows = 1;
+    return one;
+}
+
+/* Few rows are listed one by one: those of reals become part of the product that made them. */
+static bool list_places(const kv_rows &a, const size_t *places)
+{
+    const bool whole = a.heads == 1 || a.x_head == a.D;
+    bool listed = a.rows <= LIST_ROWS_MOST && (a.kind != QKV_K_KV_REAL || whole);
+    for (size_t i = 0; i < a.rows && listed; i++) { /* the first one says whether they are */
+        const kv_rows one = one_row(a, i, places[i]);
+        const size_t n = a.heads * a.D;
+        listed = a.kind == QKV_K_KV_REAL ? list_rows((float *)one.y, n, one.x, n, 1, n)
+                                         : list_kv_store(one);
+    }
+    return listed;
+}
+
 static void cuda_kv_store(const qkv_exec *e, void *y, qkv_real *scale, const qkv_real *x,
-                          size_t x_row, size_t x_head, qkv_k_kv kind, size_t rows, size_t heads,
-                          size_t D)
+                          size_t x_row, size_t x_head, const size_t *places, qkv_k_kv kind,
+                          size_t rows, size_t heads, size_t D)
 {
     (void)e;
-    const kv_rows a = {y, kind == QKV_K_KV_INT8 ? scale : NULL, x, x_row, x_head, heads, rows, D};
-    if (rows && heads && !list_kv_store(a))
+    kv_rows a = {y, kind == QKV_K_KV_INT8 ? scale : NULL, x, NULL, x_row, x_head, heads, rows, D,
+                 kind};
+    if (!rows || !heads || list_places(a, places))
+        return;
+    a.places = (const size_t *)cuda_upload(places, rows * sizeof *places);
+    if (a.places)
         LAUNCH(kv_store_rows, cuda_blocks(rows * heads * WARP), BLOCK, 0, a);
 }
 

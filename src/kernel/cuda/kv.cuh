@@ -1,4 +1,5 @@
-/* kv.cuh - one head of one position of a cache as bf16 or as 8-bit integers, by a warp. */
+/* kv.cuh - one head of one position of a cache as it is, as bf16 or as 8-bit integers, by a
+ * warp. */
 #ifndef QKV_KERNEL_CUDA_KV_CUH
 #define QKV_KERNEL_CUDA_KV_CUH
 
@@ -15,6 +16,12 @@ static __device__ __forceinline__ uint16_t kv_to_bf16(float x)
     const uint32_t bits = __float_as_uint(x);
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
     return (uint16_t)(x != x ? bits >> 16 | 0x40 : rounded);
+}
+
+static __device__ __forceinline__ void kv_store_real(float *y, const float *from, size_t D)
+{
+    for (size_t d = threadIdx.x % WARP; d < D; d += WARP)
+        y[d] = from[d];
 }
 
 static __device__ __forceinline__ void kv_store_bf16(uint16_t *y, const float *from, size_t D)
@@ -45,12 +52,15 @@ static __device__ __forceinline__ void kv_store_int8(int8_t *y, float *scale, co
         *scale = finite ? most / int8_most : NAN;
 }
 
-/* Rows of a cache, one head behind the other. scale NULL: of bf16. */
+/* Rows of a cache, one head behind the other. places: of the device; NULL: row i of y is that of
+ * x. */
 struct kv_rows {
     void *y;
     float *scale;
     const float *x;
+    const size_t *places;
     size_t x_row, x_head, heads, rows, D;
+    qkv_k_kv kind;
 };
 
 /* Heads first, first + warps, .. of all rows by the calling warp. */
@@ -60,10 +70,13 @@ static __device__ __forceinline__ void kv_store_some(const kv_rows &a, size_t fi
         size_t row, head;
         split(i, a.heads, &row, &head);
         const float *from = a.x + row * a.x_row + head * a.x_head;
-        if (a.scale)
-            kv_store_int8((int8_t *)a.y + i * a.D, a.scale + i, from, a.D);
+        const size_t to = a.places ? a.places[row] * a.heads + head : i;
+        if (a.kind == QKV_K_KV_INT8)
+            kv_store_int8((int8_t *)a.y + to * a.D, a.scale + to, from, a.D);
+        else if (a.kind == QKV_K_KV_BF16)
+            kv_store_bf16((uint16_t *)a.y + to * a.D, from, a.D);
         else
-            kv_store_bf16((uint16_t *)a.y + i * a.D, from, a.D);
+            kv_store_real((float *)a.y + to * a.D, from, a.D);
     }
 }
 

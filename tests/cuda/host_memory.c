@@ -1,6 +1,7 @@
-/* managed.c - memory of programs that test kernels on a card: programs linked with --wrap=malloc,
- * calloc, realloc, free and posix_memalign get managed memory, which the host and the card both
- * read. What is freed is kept for the next request of its size class. */
+/* host_memory.c - memory of programs that test kernels on a card: programs linked with --wrap=malloc,
+ * calloc, realloc, free and posix_memalign get memory of the host that the card reads and writes,
+ * too. Managed memory will not do: on some systems the host may not touch any of it while a kernel
+ * runs. What is freed is kept for the next request of its size class. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +41,9 @@ void *__wrap_malloc(size_t bytes)
         return (char *)h + HEADER;
     }
     void *p;
-    cudaError_t error = cudaMallocManaged(&p, (size_t)1 << c, cudaMemAttachGlobal);
+    cudaError_t error = cudaHostAlloc(&p, (size_t)1 << c, cudaHostAllocDefault);
     if (error != cudaSuccess) {
-        fprintf(stderr, "managed memory: %s\n", cudaGetErrorString(error));
+        fprintf(stderr, "memory for the host and the card: %s\n", cudaGetErrorString(error));
         return NULL;
     }
     h = p;
