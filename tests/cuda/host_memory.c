@@ -1,7 +1,7 @@
-/* host_memory.c - memory of programs that test kernels on a card: programs linked with --wrap=malloc,
- * calloc, realloc, free and posix_memalign get memory of the host that the card reads and writes,
- * too. Managed memory will not do: on some systems the host may not touch any of it while a kernel
- * runs. What is freed is kept for the next request of its size class. */
+/* host_memory.c - memory of programs that test kernels on a card: programs linked with
+ * --wrap=malloc, calloc, realloc, free and posix_memalign get memory of the host that the card
+ * reads and writes, too. Managed memory will not do: on some systems the host may not touch any of
+ * it while a kernel runs. What is freed is kept for the next request of its size class. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
