@@ -121,13 +121,15 @@ for mpi in $launchers; do
     cmp straight/model.safetensors stopped/model.safetensors || fail "$mpi: Ctrl-C: other bits"
 done
 
-# still MPI RANK: it stands still, as if its machine had vanished; the other one notices that.
+# still MPI RANK: it stands still, as if its machine had vanished; the other one notices that. They
+# share no memory, as on two machines: who stops while it has a lock there holds up the other, too.
 still() {
     mpi=$1
     rm -rf silent
     # shellcheck disable=SC2086
-    QKV_DIST_SILENCE=3 ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 \
-        --out silent >answer 2>notes &
+    OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self MPIR_CVAR_NOLOCAL=1 QKV_DIST_SILENCE=3 \
+        ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 --out silent \
+        >answer 2>notes &
     child=$!
     until_saved silent
     victim=$(rank_of "$2" "$PWD")
