@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "qkv/gpt.h"
+#include "qkv/machine.h"
 #include "qkv/ops.h"
 #include "qkv/safetensors.h"
 #include "qkv/train.h"
