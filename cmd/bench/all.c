@@ -18,9 +18,18 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows, 0};
 
 static const bench_measure *const measures[] = {
-    &bench_train, &bench_train_f32, &bench_train_codes, &bench_attention, &bench_decode,
-    &bench_image, &bench_translate, &bench_tokenize};
+    &bench_train, &bench_train_f32, &bench_train_bf16, &bench_train_codes, &bench_attention,
+    &bench_decode, &bench_image, &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
+
+/* Whether the context's device has what the measure is about. */
+static bool all_there(cli *c, const bench_measure *m)
+{
+    if (m != &bench_train_bf16)
+        return true;
+    return qkv_context_set_products(c->ctx, QKV_PRODUCTS_BF16) == QKV_OK &&
+           qkv_context_products(c->ctx) != QKV_PRODUCTS_F32;
+}
 
 static void all_show(const bench_report *r)
 {
@@ -48,6 +57,8 @@ static int all_run(cli *c, int argc, char **argv)
         printf("%-60s %8s %8s %7s\n", "", "reached", "limit", "share");
     }
     for (size_t i = 0; i < MEASURES && !status; i++) {
+        if (!all_there(c, measures[i]))
+            continue;
         (void)fflush(stdout);
         status = bench_part(c, measures[i], &request, &found);
         if (status)
@@ -78,6 +89,7 @@ CLI_COMMAND(cli_bench, 700) = {
                        "product of matrices, or the speed of reading memory. The limits are "
                        "measured before and after the work, so figures of a busy machine come out "
                        "low. In JSON there is an object for each, with that command's fields; "
-                       "train_f32 is bench train once more with --dtype f32, train_codes of a "
+                       "train_f32 is bench train once more with --dtype f32, train_bf16 with "
+                       "--dtype bf16 where the processor has such products, train_codes of a "
                        "VQGAN."},
     .own = {&table}, .run = all_run};

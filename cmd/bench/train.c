@@ -84,6 +84,13 @@ static void adapt_f32(void *asked, const bench_request *request)
     s->step.dtype = QKV_PRODUCTS_F32;
 }
 
+static void adapt_bf16(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    train_adapt(asked, request);
+    s->step.dtype = QKV_PRODUCTS_BF16;
+}
+
 /* A small request is one of somebody in a hurry. */
 static void adapt_codes(void *asked, const bench_request *request)
 {
@@ -96,6 +103,8 @@ const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), 
                                    train_work};
 const bench_measure bench_train_f32 = {"train_f32", &cli_bench_train, sizeof(settings), adapt_f32,
                                        train_work};
+const bench_measure bench_train_bf16 = {"train_bf16", &cli_bench_train, sizeof(settings),
+                                        adapt_bf16, train_work};
 const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof(settings),
                                          adapt_codes, train_work};
 

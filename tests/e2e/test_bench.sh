@@ -46,6 +46,9 @@ tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes
 for name in train train_codes attention decode image translate tokenize; do
     grep -qF "\"$name\": {" "$out/all" || { echo "qkv bench has no $name"; failed=1; }
 done
+has=$("$QKV" info --json | tr -d '\n' | grep -c '"products_gflops": {[^}]*bf16')
+[ "$(grep -cF '"train_bf16": {' "$out/all")" -eq "$has" ] ||
+    { echo "qkv bench: train_bf16 where the processor has no such products, or none"; failed=1; }
 
 # The networks that are no GPT, a step each at their smallest; the encoder-decoder reads both sides.
 # shellcheck disable=SC2086

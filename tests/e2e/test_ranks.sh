@@ -121,15 +121,14 @@ for mpi in $launchers; do
     cmp straight/model.safetensors stopped/model.safetensors || fail "$mpi: Ctrl-C: other bits"
 done
 
-# still MPI RANK: it stands still, as if its machine had vanished; the other one notices that. They
-# share no memory, as on two machines: who stops while it has a lock there holds up the other, too.
+# still MPI RANK: it stands still, as if its machine had vanished; the other one notices that, and
+# ends the run. MPICH's launcher has to kill the still one and may then answer 0 (MPICH 4.2).
 still() {
     mpi=$1
     rm -rf silent
     # shellcheck disable=SC2086
-    OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self MPIR_CVAR_NOLOCAL=1 QKV_DIST_SILENCE=3 \
-        ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 --out silent \
-        >answer 2>notes &
+    QKV_DIST_SILENCE=3 ranks "$mpi" 2 timeout 60 "$QKV" $common --steps 100000 --save-every 5 \
+        --out silent >answer 2>notes &
     child=$!
     until_saved silent
     victim=$(rank_of "$2" "$PWD")
@@ -137,7 +136,8 @@ still() {
     wait $child
     code=$?
     kill -9 "$victim" 2>/dev/null
-    { [ $code -ne 0 ] && [ $code -ne 124 ]; } || fail "$mpi: a silent rank: exit $code"
+    { [ $code -ne 124 ] && { [ $code -ne 0 ] || [ "$mpi" = mpich ]; }; } ||
+        fail "$mpi: a silent rank: exit $code"
     said="^qkv: (step [0-9]*: )?rank $2 has given no sign of life for [0-9]* seconds"
     [ "$(grep -Ec "$said" notes)" = 1 ] || # a rank that the launcher wakes up may repeat it
         fail "$mpi: a silent rank: $(cat notes)"
