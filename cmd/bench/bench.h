@@ -50,7 +50,8 @@ typedef struct bench_measure {
 extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
     cli_bench_forward, cli_bench_prompt, cli_bench_translate, cli_bench_tokenize, cli_bench_look;
 extern const bench_measure bench_train, bench_train_f32, bench_train_bf16, bench_train_codes,
-    bench_attention, bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize, bench_look;
+    bench_attention, bench_decode, bench_prompt, bench_image, bench_translate, bench_tokenize,
+    bench_look;
 
 /* Runs a command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv);
