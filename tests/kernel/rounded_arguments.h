@@ -21,7 +21,7 @@ typedef struct {
     float *wide;
     uint16_t *bits; /* NULL: in f32; within an array with guards */
     size_t n;
-    float *was; /* of results in bf16: what the rest is added to; NULL: nothing */
+    float *was; /* what a kernel adds to, in bf16; else NULL */
 } argument;
 
 static uint16_t bits_of(float x)

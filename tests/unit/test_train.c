@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "qkv/gpt.h"
-#include "qkv/machine.h"
 #include "qkv/ops.h"
 #include "qkv/safetensors.h"
 #include "qkv/train.h"
@@ -160,8 +159,7 @@ static void learn_watched(script *s, const char *dir, const qkv_train_options *o
     assert_int_equal(qkv_train(&task, o, NULL, NULL, dir, false, NULL, NULL, &r), wanted);
 }
 
-/* Watching and capturing change no bit of the weights; on a card in f32, since in bf16 it keeps
- * what is watched in f32. */
+/* Watching and capturing change no bit of the weights. */
 static void test_watched_passes(void **state)
 {
     (void)state;
@@ -171,8 +169,6 @@ static void test_watched_passes(void **state)
     char dir[] = "/tmp/qkv-watch-XXXXXX", path[128], command[64];
     assert_non_null(mkdtemp(dir));
     o.steps = 3;
-    if (qkv_machine_card(ctx))
-        o.dtype = QKV_PRODUCTS_F32;
     learn_watched(&plain, NULL, &o, QKV_OK);
     o.watch = watch;
     o.watch_user = &w;
