@@ -104,7 +104,8 @@ qkv_param *qkv__param_declare(qkv_params *ps, const char *name, int ndim, const 
     p->owner = ps;
     p->name = copy;
     p->ndim = ndim;
-    memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
+    if (ndim > 0) /* shape may be NULL */
+        memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
     p->count = count;
     p->weights = QKV_WEIGHTS_F32;
     qkv__param_changed(p);
