@@ -110,7 +110,7 @@ static void mpi_gather(bool (*give_up)(void *user), void *user)
         if (!done)
             (void)nanosleep(&pause, NULL);
     }
-    if (!fine) /* of a copy of the world, MPICH tells its launcher nothing, which may answer 0 */
+    if (!fine) /* MPICH 4.2 tells its launcher only of this communicator, not of a copy */
         (void)MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
