@@ -150,8 +150,9 @@ static void attention_adapt(void *asked, const bench_request *request)
     s->repeats = request->repeats;
 }
 
-const bench_measure bench_attention = {"attention", &cli_bench_attention, sizeof(settings),
-                                       attention_adapt, attention_work};
+const bench_measure bench_attention = {
+    .name = "attention", .command = &cli_bench_attention, .size = sizeof(settings),
+    .adapt = attention_adapt, .measure = attention_work};
 
 /* ---- a line for every length ----------------------------------------------------------------- */
 

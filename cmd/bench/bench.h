@@ -44,6 +44,7 @@ typedef struct bench_measure {
     size_t size;                /* of these */
     void (*adapt)(void *settings, const bench_request *request); /* NULL: takes nothing */
     qkv_status (*measure)(cli *c, const void *settings, bench_report *out);
+    bool bf16; /* left out by `qkv bench` where the device has no products in bf16 */
 } bench_measure;
 
 /* Their commands. */

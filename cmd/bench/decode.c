@@ -214,8 +214,9 @@ static void decode_adapt(void *asked, const bench_request *request)
     s->model = request->model;
 }
 
-const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), decode_adapt,
-                                    decode_work};
+const bench_measure bench_decode = {
+    .name = "decode", .command = &cli_bench_decode, .size = sizeof(settings), .adapt = decode_adapt,
+    .measure = decode_work};
 
 static const char *const examples[] = {"qkv bench decode --model gpt2 --json",
                                        "qkv bench decode --model gpt2 --batch 8",

@@ -90,8 +90,9 @@ static qkv_status forward_work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-static const bench_measure bench_forward = {"forward", &cli_bench_forward, sizeof(settings), NULL,
-                                            forward_work};
+static const bench_measure bench_forward = {
+    .name = "forward", .command = &cli_bench_forward, .size = sizeof(settings), .adapt = NULL,
+    .measure = forward_work};
 
 static const char *const examples[] = {"qkv bench forward --batch 32 --json",
                                        "qkv bench forward --model bert-base", NULL};

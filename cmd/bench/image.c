@@ -101,8 +101,9 @@ static void image_adapt(void *asked, const bench_request *request)
     }
 }
 
-const bench_measure bench_image = {"image", &cli_bench_image, sizeof(settings), image_adapt,
-                                   image_work};
+const bench_measure bench_image = {
+    .name = "image", .command = &cli_bench_image, .size = sizeof(settings), .adapt = image_adapt,
+    .measure = image_work};
 
 static const char *const examples[] = {"qkv bench image --json",
                                        "qkv bench image --model mini --size 64", NULL};

@@ -119,7 +119,9 @@ static qkv_status look_work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-const bench_measure bench_look = {"look", &cli_bench_look, sizeof(settings), NULL, look_work};
+const bench_measure bench_look = {
+    .name = "look", .command = &cli_bench_look, .size = sizeof(settings), .adapt = NULL,
+    .measure = look_work};
 
 static const char *const examples[] = {"qkv bench look --length 1024",
                                        "qkv bench look --length 4096 --all --repeats 1", NULL};

@@ -114,8 +114,9 @@ static qkv_status prompt_work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-const bench_measure bench_prompt = {"prompt", &cli_bench_prompt, sizeof(settings), NULL,
-                                    prompt_work};
+const bench_measure bench_prompt = {
+    .name = "prompt", .command = &cli_bench_prompt, .size = sizeof(settings), .adapt = NULL,
+    .measure = prompt_work};
 
 static const char *const examples[] = {"qkv bench prompt --length 1024 --weights int8 --json",
                                        NULL};

@@ -171,8 +171,9 @@ static qkv_status tokenize_work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-const bench_measure bench_tokenize = {"tokenize", &cli_bench_tokenize, sizeof(settings), NULL,
-                                      tokenize_work};
+const bench_measure bench_tokenize = {
+    .name = "tokenize", .command = &cli_bench_tokenize, .size = sizeof(settings), .adapt = NULL,
+    .measure = tokenize_work};
 
 static const char *const examples[] = {"qkv bench tokenize --file book.txt --merges 10000", NULL};
 

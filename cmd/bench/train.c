@@ -99,14 +99,18 @@ static void adapt_codes(void *asked, const bench_request *request)
     s->steps = request->repeats;
 }
 
-const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), train_adapt,
-                                   train_work};
-const bench_measure bench_train_f32 = {"train_f32", &cli_bench_train, sizeof(settings), adapt_f32,
-                                       train_work};
-const bench_measure bench_train_bf16 = {"train_bf16", &cli_bench_train, sizeof(settings),
-                                        adapt_bf16, train_work};
-const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof(settings),
-                                         adapt_codes, train_work};
+const bench_measure bench_train = {
+    .name = "train", .command = &cli_bench_train, .size = sizeof(settings), .adapt = train_adapt,
+    .measure = train_work};
+const bench_measure bench_train_f32 = {
+    .name = "train_f32", .command = &cli_bench_train, .size = sizeof(settings), .adapt = adapt_f32,
+    .measure = train_work};
+const bench_measure bench_train_bf16 = {
+    .name = "train_bf16", .command = &cli_bench_train, .size = sizeof(settings),
+    .adapt = adapt_bf16, .measure = train_work, .bf16 = true};
+const bench_measure bench_train_codes = {
+    .name = "train_codes", .command = &cli_bench_train, .size = sizeof(settings),
+    .adapt = adapt_codes, .measure = train_work};
 
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",

@@ -200,8 +200,9 @@ static void translate_adapt(void *asked, const bench_request *request)
     }
 }
 
-const bench_measure bench_translate = {"translate", &cli_bench_translate, sizeof(settings),
-                                       translate_adapt, translate_work};
+const bench_measure bench_translate = {
+    .name = "translate", .command = &cli_bench_translate, .size = sizeof(settings),
+    .adapt = translate_adapt, .measure = translate_work};
 
 static const char *const examples[] = {"qkv bench translate --json",
                                        "qkv bench translate --shortlist 3000",

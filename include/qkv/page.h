@@ -43,7 +43,7 @@ qkv_status qkv_page_status(const qkv_page *p);
 /* level: 2 to 4 (the title is 1). With an id, level 2 also is an entry of the table of contents,
  * which a page with three or more such headings has. */
 void qkv_page_heading(qkv_page *p, int level, const char *id, const char *text);
-/* A paragraph. */
+/* A paragraph. Flags in it, as --minutes, are in a fixed font and stay on one line. */
 void qkv_page_text(qkv_page *p, const char *text);
 void qkv_page_printf(qkv_page *p, const char *fmt, ...) QKV_PRINTF(2, 3);
 /* Text in a fixed font, with its lines and spaces. */

@@ -118,7 +118,30 @@ void qkv_page_heading(qkv_page *p, int level, const char *id, const char *text)
     p->entries++;
 }
 
-void qkv_page_text(qkv_page *p, const char *text) { page_element(p, "p", NULL, text, true); }
+/* Characters of the flag, as --minutes, at `at` in the text; 0: none begins there. */
+static size_t page_flag(const char *text, const char *at)
+{
+    static const char follow[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    if (strncmp(at, "--", 2) != 0 || !islower((unsigned char)at[2]) ||
+        (at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '-')))
+        return 0;
+    return 2 + strspn(at + 2, follow);
+}
+
+void qkv_page_text(qkv_page *p, const char *text)
+{
+    qkv_str_puts(&p->body, "<p>");
+    for (const char *at = text, *end; *at; at = end) {
+        size_t flag = page_flag(text, at);
+        for (end = at + (flag ? flag : 1); !flag && *end && !page_flag(text, end); end++)
+            continue;
+        qkv_str_puts(&p->body, flag ? "<code>" : "");
+        qkv_str_visible(&p->body, at, (size_t)(end - at), QKV_ESCAPE_XML, true);
+        qkv_str_puts(&p->body, flag ? "</code>" : "");
+    }
+    qkv_str_puts(&p->body, "</p>\n");
+}
+
 void qkv_page_code(qkv_page *p, const char *text) { page_element(p, "pre", NULL, text, true); }
 
 void qkv_page_printf(qkv_page *p, const char *fmt, ...)

@@ -96,6 +96,21 @@ static void links_are_relative(void **state)
     }
 }
 
+static void flags_stay_whole(void **state)
+{
+    (void)state;
+    qkv_page *p = new_page("flags");
+    qkv_page_text(p, "More with --minutes. (--hold-out N) a--b, -- c ---d --E");
+    qkv_page_text(p, "--data");
+    qkv_page_text(p, "");
+    char *html = text_of(p);
+    assert_non_null(strstr(html, "<p>More with <code>--minutes</code>. (<code>--hold-out</code> N) "
+                                 "a--b, -- c ---d --E</p>\n<p><code>--data</code></p>\n"
+                                 "<p></p>\n"));
+    free(html);
+    qkv_page_destroy(p);
+}
+
 static void hostile_text_stays_text(void **state)
 {
     (void)state;
@@ -324,7 +339,8 @@ static void memory_that_gives_out_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(links_are_relative), cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(links_are_relative), cmocka_unit_test(flags_stay_whole),
+        cmocka_unit_test(hostile_text_stays_text),
         cmocka_unit_test(the_policy_names_what_is_there),
         cmocka_unit_test(bytes_are_deflated_where_it_pays),
         cmocka_unit_test(wrong_uses_are_told),
