@@ -125,7 +125,7 @@ struct swap_body {
 static void cuda_swap(const qkv_exec *e, qkv_real *x, qkv_real *y, size_t n)
 {
     (void)e;
-    gather_elements(swap_body{x, y}, n, {{x, y}});
+    gather_elements(swap_body{x, y}, n, {{x, y}, nullptr});
 }
 
 /* ---- dropout --------------------------------------------------------------------------------- */
