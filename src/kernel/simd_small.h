@@ -13,7 +13,8 @@
  * small_dot8 and small_dot4 (add the products of four bytes in each lane), small_real,
  * small_scales (of 4 bits), small_put (stores VF integers as bytes), SMALL_OFFSET8, the offset that
  * bytes of 8 bits still have after small_line, and SMALL_ROWS, the rows of a tile of integers in
- * AVX2 and NEON. */
+ * AVX2 and NEON. With SMALL_SHORT4, which says that small_dot4 adds in 16 bits, it has defined
+ * small_begin and small_end, too: a block's sums before its first product and after its last. */
 #ifndef QKV_KERNEL_SIMD_SMALL_H
 #define QKV_KERNEL_SIMD_SMALL_H
 
@@ -30,9 +31,11 @@ enum {
     GROUP_V = QKV_K_PACKED / VF, NV = FEW_GROUPS * GROUP_V
 };
 /* Bytes of a stream that are fetched before few rows of x meet them: without it bf16 was read at
- * 86 % of what f32 is, int8 at 96 %; now at the same rate (family 6 model 167, one thread).
+ * 86 % of what f32 is, int8 at 96 %; now at the same rate (family 6 model 167, one thread). In AVX2
+ * int8 and int4 were read 1.1 to 1.2 times as fast with 8192 as with 2048 (AMD EPYC family 25
+ * model 1, one thread).
  * __builtin_prefetch's second cache, into which more rows fetch. */
-enum { AHEAD = 2048, L2 = 2 };
+enum { AHEAD = VF == 16 ? 2048 : 8192, L2 = 2 };
 /* Lines of a group that tiles count together when they fetch; those of a block, of integers. */
 enum { LINES8 = QKV_K_INT8_BLOCK / 4, LINES4 = QKV_K_INT4_BLOCK / 8, LINES16 = 16 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
@@ -108,6 +111,20 @@ static void small_round_rows(const qkv_exec *e, const job *t)
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
+#ifndef SMALL_SHORT4
+static inline vi small_begin(int32_t start, const qkv_k_small_type TYPE)
+{
+    (void)TYPE;
+    return vi_set1((uint32_t)start);
+}
+static inline vi small_end(vi acc, int32_t start, const qkv_k_small_type TYPE)
+{
+    (void)start;
+    (void)TYPE;
+    return acc;
+}
+#endif
+
 /* Rows i .. i+M-1 of x and groups g + r apart, r < R: their block b. M, R and TYPE are constants
  * wherever these are inlined. In a loop that is not unrolled gcc copies every sum twice a line. */
 QKV_INLINE void small_block(const job *t, vi acc[MR][NV], const unsigned char *const *line,
@@ -153,7 +170,7 @@ QKV_INLINE void small_integers(const job *t, vf sum[MR][NV], size_t i, size_t g,
             line[r] = small_group(t, g + r * apart) + b * bytes;
         for (size_t a = 0; a < M; a++)
             for (size_t v = 0; v < R * GROUP_V; v++)
-                acc[a][v] = vi_set1((uint32_t)t->start[(i + a) * t->blocks + b]);
+                acc[a][v] = small_begin(t->start[(i + a) * t->blocks + b], TYPE);
         small_block(t, acc, line, f, b, t->q + i * t->padded + b * t->block, TYPE, M, R);
         vf scale[NV];
         for (size_t v = 0; v < R * GROUP_V && TYPE == QKV_K_INT4; v++)
@@ -161,10 +178,11 @@ QKV_INLINE void small_integers(const job *t, vf sum[MR][NV], size_t i, size_t g,
                                     ((g + v / GROUP_V * apart) * t->blocks + b) * QKV_K_PACKED +
                                     v % GROUP_V * VF);
         for (size_t a = 0; a < M; a++) {
-            vf of_x = vf_set1(t->scale[(i + a) * t->blocks + b]);
+            size_t at = (i + a) * t->blocks + b;
+            vf of_x = vf_set1(t->scale[at]);
             for (size_t v = 0; v < R * GROUP_V; v++)
-                sum[a][v] = vf_fma(small_real(acc[a][v]), TYPE == QKV_K_INT4 ? (vf)(of_x * scale[v])
-                                                                            : of_x, sum[a][v]);
+                sum[a][v] = vf_fma(small_real(small_end(acc[a][v], t->start[at], TYPE)),
+                                   TYPE == QKV_K_INT4 ? (vf)(of_x * scale[v]) : of_x, sum[a][v]);
         }
     }
 }

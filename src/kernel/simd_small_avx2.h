@@ -15,8 +15,9 @@ static inline vi small_four(const int8_t *p)
     memcpy(&word, p, sizeof word);
     return _mm256_set1_epi32(word);
 }
+enum { SMALL_ROWS = 4 };
 #ifdef __AVXVNNI__
-enum { SMALL_OFFSET8 = 128, SMALL_ROWS = 4 };
+enum { SMALL_OFFSET8 = 128 };
 
 static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
 {
@@ -26,7 +27,8 @@ static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
 static inline vi small_dot8(vi acc, vi w, vi x) { return _mm256_dpbusd_avx_epi32(acc, w, x); }
 static inline vi small_dot4(vi acc, vi w, vi x) { return _mm256_dpbusd_avx_epi32(acc, w, x); }
 #else
-enum { SMALL_OFFSET8 = 0, SMALL_ROWS = 2 };
+#define SMALL_SHORT4
+enum { SMALL_OFFSET8 = 0 };
 
 static inline vi small_line(const unsigned char *p, const qkv_k_small_type TYPE)
 {
@@ -41,9 +43,18 @@ static inline vi small_dot8(vi acc, vi w, vi x)
 {
     return small_pairs(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x)));
 }
+/* Of 4 bits a whole block fits 16: 16 x 15 x 127 is 30480 in each half of a lane. */
 static inline vi small_dot4(vi acc, vi w, vi x)
 {
-    return small_pairs(acc, _mm256_maddubs_epi16(w, x));
+    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x));
+}
+static inline vi small_begin(int32_t start, const qkv_k_small_type TYPE)
+{
+    return vi_set1(TYPE == QKV_K_INT4 ? 0 : (uint32_t)start);
+}
+static inline vi small_end(vi acc, int32_t start, const qkv_k_small_type TYPE)
+{
+    return TYPE == QKV_K_INT4 ? small_pairs(vi_set1((uint32_t)start), acc) : acc;
 }
 #endif
 static inline vf small_real(vi x) { return _mm256_cvtepi32_ps(x); }

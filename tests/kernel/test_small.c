@@ -26,7 +26,14 @@ typedef struct {
     qkv_k_small_type type;
     size_t m, n, k, pad;
     bool bias, many; /* many: by the kernel for several rows */
+    bool extreme;    /* all numbers of a row are 1, or all are -1 */
 } product_case;
+
+static void make_extreme(float *x, size_t rows, size_t width)
+{
+    for (size_t i = 0; i < rows * width; i++)
+        x[i] = i / width % 3 == 1 ? -1.0f : 1.0f;
+}
 
 static void check_product(fixture *f, const product_case *c)
 {
@@ -34,6 +41,10 @@ static void check_product(fixture *f, const product_case *c)
     float *x = random_array(f, c->m * ldx), *w = random_array(f, c->n * c->k);
     float *bias = random_array(f, c->n), *row = malloc(c->k * sizeof *row);
     double *rounded_x = malloc(c->k * sizeof *rounded_x);
+    if (c->extreme) {
+        make_extreme(x, c->m, ldx);
+        make_extreme(w, c->n, c->k);
+    }
     for (size_t i = 0; i < c->m * ldx; i++)
         x[i] = i % ldx < c->k ? x[i] : NAN; /* what lies behind a row is not read */
     unsigned char *all = guarded(bytes);
@@ -103,6 +114,18 @@ static void test_big_products(void **state)
             for (size_t i = 0; i < 5; i++) {
                 product_case c = {tables[t], 1 + (int)(i % 3) * 2, types[s], shapes[i][0],
                                   shapes[i][1], shapes[i][2], i, true};
+                check_product(f, &c);
+            }
+}
+
+/* The largest sums that integers make fit where they are added up. */
+static void test_extremes(void **state)
+{
+    fixture *f = *state;
+    for (size_t t = 0; t < TABLES; t++)
+        for (size_t s = 0; s < TYPES && table_wanted(tables[t]); s++)
+            for (size_t m = 1; m <= 8; m++) {
+                product_case c = {tables[t], 1, types[s], m, 40, 256, .extreme = true};
                 check_product(f, &c);
             }
 }
@@ -254,7 +277,7 @@ int main(void)
         cmocka_unit_test(test_products),      cmocka_unit_test(test_big_products),
         cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_many_rows_same_bits),
         cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_rows_stand_alone),
-        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_extremes),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }
