@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import RLock, allocate_lock, start_new_thread
-from ctypes import CDLL, addressof, byref, c_void_p, create_string_buffer, string_at
+from _thread import RLock, allocate_lock
+from ctypes import addressof, byref, c_void_p, create_string_buffer, string_at
 
 from . import c
 from .errors import BY_STATUS, ArgumentError, CancelledError, ClosedError, Error
+from .signals import SIGNALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,44 +104,6 @@ def version() -> str:
     return to_str(c.qkv_version(None))
 
 
-# ---- signals -----------------------------------------------------------------------------------
-
-class Signals:
-    """Threads that compute block signals, and so do those that OpenMP starts for them: oneDNN's
-    kernels use the stack pointer for other things, and a handler's frame would overwrite memory. A
-    thread that waits takes the signals; Python's handlers run in the main thread as always."""
-
-    SYNCHRONOUS = (4, 5, 6, 7, 8, 11, 31)  # SIGILL, TRAP, ABRT, BUS, FPE, SEGV, SYS
-    BLOCK, SET = 0, 2                      # SIG_BLOCK, SIG_SETMASK of Linux
-    BYTES = 128                            # of a sigset_t
-
-    def __init__(self) -> None:
-        libc = CDLL(None)
-        self._mask = libc.pthread_sigmask
-        self._blocked = create_string_buffer(self.BYTES)
-        libc.sigfillset(self._blocked)
-        for number in self.SYNCHRONOUS:
-            libc.sigdelset(self._blocked, number)
-        self._process = 0  # whose taker there is: a fork has none
-
-    def block(self) -> Any:
-        """Blocks them in this thread; returns what was blocked before."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            forever = allocate_lock()
-            forever.acquire()
-            start_new_thread(forever.acquire, ())
-        before = create_string_buffer(self.BYTES)
-        self._mask(self.BLOCK, self._blocked, before)
-        return before
-
-    def restore(self, before: Any) -> None:
-        self._mask(self.SET, before, None)
-
-
-SIGNALS = Signals()
-
-
 # ---- objects of the library --------------------------------------------------------------------
 
 class Handle:
@@ -179,7 +142,7 @@ class Core:
         self.call: Optional[Call] = None  # the innermost that goes on
         self.cancelled = False
         self.dropped = False
-        self._masks: list[Any] = []  # of the thread that has the lock
+        self._masks: tuple[Any, ...] = ()  # of the thread that has the lock
         status = c.qkv_context_create(byref(out), byref(options) if options else None)
         if status:
             raise self.error(status, to_str(c.qkv_status_text(status)))
@@ -208,9 +171,9 @@ class Core:
             if at is None:
                 break
             destroy, pointer, number = self.dead.pop(at)
+            del self.live[number]
             if destroy:
                 destroy(pointer)
-            del self.live[number]
         self._end()
 
     def _end(self) -> None:
@@ -221,14 +184,22 @@ class Core:
 
     def __enter__(self) -> Core:
         self.lock.acquire()
-        self._masks.append(SIGNALS.block())
-        self.clear()
+        try:  # an assignment, as Python runs no handler, which may raise, within one
+            self._masks = (*self._masks, SIGNALS.block())
+        except BaseException:
+            self.lock.release()
+            raise
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.clear()
-        SIGNALS.restore(self._masks.pop())
-        self.lock.release()
+        try:
+            self.clear()
+        finally:
+            before, self._masks = self._masks[-1], self._masks[:-1]
+            try:
+                SIGNALS.mask(SIGNALS.SET, before, None)
+            finally:
+                self.lock.release()
 
     @staticmethod
     def error(status: int, message: str) -> Error:
@@ -283,13 +254,21 @@ class Call:
         self._busy = busy
         self._callbacks: list[Any] = []  # C has their addresses
         self._interrupt: Any = None
+        self._waits = True  # for a call of another thread
 
     def __enter__(self) -> Call:
-        self.core.__enter__()
+        self._catch_interrupt()  # first: what the handler raises would leave the rest half done
+        try:
+            self.core.__enter__()
+        except BaseException:
+            self._waits = False
+            self._give_back_interrupt()
+            raise
+        self._waits = False
         if self._busy and self._busy.busy:
             self.core.__exit__()
+            self._give_back_interrupt()
             raise Error('the model is in use by the call that this function was called from')
-        self._catch_interrupt()
         if self._busy:
             self._busy.busy = True
         self._outer = self.core.call
@@ -308,6 +287,11 @@ class Call:
                 self._interrupt = handler
                 signal.signal(signal.SIGINT, self._interrupted)
 
+    def _give_back_interrupt(self) -> None:
+        if self._interrupt:
+            import signal
+            signal.signal(signal.SIGINT, self._interrupt)
+
     def __exit__(self, *_: Any) -> None:
         if self._busy:
             self._busy.busy = False
@@ -315,9 +299,7 @@ class Call:
         self._listen(self._outer._callbacks[0] if self._outer else None)
         self._callbacks = []  # they refer to this object
         self.core.__exit__()
-        if self._interrupt:  # last: what the handler raises would leave the above undone
-            import signal
-            signal.signal(signal.SIGINT, self._interrupt)
+        self._give_back_interrupt()  # last, as it is taken first
         # Ctrl-C after the library's last look.
         error, self.error = self.error, None
         if error and not _[0]:
@@ -331,6 +313,10 @@ class Call:
         try:
             self._interrupt(number, frame)
         except BaseException as error:  # KeyboardInterrupt
+            if self._waits:
+                if not self.core.lock.acquire(blocking=False):  # another thread has it
+                    raise
+                self.core.lock.release()
             self.error = self.error or error
 
     def going_on(self) -> bool:
@@ -356,8 +342,9 @@ class Call:
         None, else the function's result. stop: a value, or a function of the arguments."""
         def guarded(*arguments: Any) -> Any:
             ended = stop(*arguments) if callable(stop) else stop
-            SIGNALS.restore(self.core._masks[0])  # processes that are started here inherit it
             try:
+                # Processes that are started here inherit it.
+                SIGNALS.mask(SIGNALS.SET, self.core._masks[0], None)
                 result = function(*arguments) if self.going_on() else False
             except BaseException as error:
                 self.error = self.error or error

@@ -1,6 +1,7 @@
 """Training: events, results, resuming, stopping; the command's bits; scores, conversions."""
 import filecmp
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -274,6 +275,48 @@ class Signals(Test):
                   if task not in (main, thread.native_id)}
         self.assertEqual(sum(not b for b in others.values()), 1, others)  # it takes signals
         self.assertTrue(any(others.values()), others)                     # OpenMP's threads
+
+    def test_interrupts_leave_nothing_behind(self):
+        """Wherever they come: the thread takes signals as before, its handler is in place, and
+        another thread can use the context."""
+        raising, done, interrupts = threading.Event(), threading.Event(), 0
+
+        def interrupt(*_):
+            if raising.is_set():
+                raising.clear()
+                raise KeyboardInterrupt
+
+        def send():
+            while not done.wait(random.random() * 0.002):
+                os.kill(os.getpid(), signal.SIGINT)
+        context = qkv.Context(threads=1)
+        model = qkv.Model(base.directory('lm'), ctx=context)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # some come in a __del__
+        handler = signal.signal(signal.SIGINT, interrupt)
+        sender = threading.Thread(target=send)
+        sender.start()
+        end = time.monotonic() + 2
+        try:
+            while time.monotonic() < end:
+                for call in (lambda: model.generate('the', tokens=1), lambda: context.threads):
+                    try:
+                        raising.set()
+                        call()
+                    except KeyboardInterrupt:
+                        interrupts += 1
+                    raising.clear()
+                    self.assertNotIn(signal.SIGINT, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+                    self.assertIs(signal.getsignal(signal.SIGINT), interrupt)
+        finally:
+            done.set()
+            sender.join()
+            signal.signal(signal.SIGINT, handler)
+            sys.unraisablehook = hook
+        self.assertGreater(interrupts, 10)
+        other = threading.Thread(target=lambda: context.threads, daemon=True)
+        other.start()
+        other.join(30)
+        self.assertFalse(other.is_alive())
 
     def test_many_signals(self):
         count = []
