@@ -1,40 +1,55 @@
 /* simd_attention_few.c - attention of a few queries to many keys, as when decoding: a row at a
  * time, keys and values read where they lie; those of fewer bits are widened, as many as stay in
- * the first cache. A task takes neighbouring heads through the keys together, for they share pages
- * of memory. No dropout. And rows of weights, on request. */
+ * the first cache. A task takes neighbouring heads through a few keys before it goes on to the next
+ * keys: memory is read in the order of addresses. No dropout. And rows of weights, on request. */
 #include <omp.h>
 
 #include "kernel/simd_attention_parts.h"
 
-/* Keys a step: one head's, with their values, stay in the first cache. Bytes of a cache line.
- * __builtin_prefetch's name for the second cache. */
-enum { KEYS = 64, LINE = 64, L2 = 2 };
+/* Keys a step, between two looks at the largest score. Rows of one head that are gone through
+ * before the next keys. Bytes of a cache line. __builtin_prefetch's name for the second cache. */
+enum { KEYS = 64, TOGETHER = 128, LINE = 64, L2 = 2 };
 enum { ROWS_TOGETHER = 32 }; /* of weights that are asked for */
 
-/* One thread's memory: the rows (query, head) of one task, heads innermost. */
+/* What a row sees of a step's keys, counted from the step's first. */
+typedef struct {
+    size_t begin, end;
+} range;
+
+static range range_within(range x, size_t first, size_t n)
+{
+    return (range){ x.begin > first ? x.begin : first, at_most(x.end, first + n) };
+}
+
+/* One thread's memory: the rows (head, query) of one task, a head's queries one after another. */
 typedef struct {
     size_t b, head, heads; /* the task: query heads head .. head+heads-1 of sequence b */
     size_t kv_heads;       /* their key/value heads */
-    float *q;         /* (rows, D), scaled */
-    float *out;       /* (rows, padded(Dv)) */
-    float *max, *sum; /* (rows) */
-    float *weights;   /* (KEYS) */
-    float *k, *v;     /* (KEYS, D), (KEYS, Dv): widened */
+    range *seen;           /* (rows): of the step */
+    float *q;              /* (rows, D), scaled */
+    float *out;            /* (rows, padded(Dv)) */
+    float *max, *sum;      /* (rows) */
+    float *alpha;          /* (rows): what `out` is multiplied by before the step's values */
+    float *weights;        /* (rows, KEYS) */
+    float *k, *v;          /* (KEYS, D), (KEYS, Dv): widened */
 } room;
 
 static size_t simd_attention_few_room_size(const attention_args *a, size_t rows)
 {
-    return rows * (padded(a->D) + padded(a->Dv) + 2) + KEYS * (1 + a->D + a->Dv);
+    return rows * (sizeof(range) / sizeof(float) + padded(a->D) + padded(a->Dv) + 3 + KEYS) +
+           KEYS * (a->D + a->Dv);
 }
 
 static room simd_attention_few_room_at(float *p, const attention_args *a, size_t rows)
 {
-    room r = { .weights = p, .k = p + KEYS };
+    room r = { .seen = (range *)(void *)p, .weights = p + rows * sizeof(range) / sizeof(float) };
+    r.k = r.weights + rows * KEYS;
     r.v = r.k + KEYS * a->D;
     r.q = r.v + KEYS * a->Dv;
     r.out = r.q + rows * padded(a->D);
     r.max = r.out + rows * padded(a->Dv);
     r.sum = r.max + rows;
+    r.alpha = r.sum + rows;
     return r;
 }
 
@@ -184,11 +199,6 @@ typedef struct {
     size_t row;
 } head_rows;
 
-static head_rows rows_from(head_rows x, size_t first)
-{
-    return (head_rows){ x.x + first * x.row, x.row };
-}
-
 /* The head's keys or values key .. key+n-1: where they lie, or widened to `to` (KEYS, D). */
 static head_rows rows_of(const side *s, size_t key, size_t kv, size_t n, size_t heads, size_t D,
                          float *to)
@@ -216,24 +226,11 @@ static head_rows rows_of(const side *s, size_t key, size_t kv, size_t n, size_t 
     return (head_rows){ to - n * D, D };
 }
 
-/* One query on n keys that it sees. */
-static void simd_attention_few_row_step(room *m, size_t r, const attention_args *a, head_rows k,
-                                        head_rows v, size_t n, const float *bias)
-{
-    scores_of(m->weights, m->q + r * padded(a->D), k.x, k.row, n, a->D, bias);
-    float max = simd_attention_few_largest(m->weights, n, m->max[r]);
-    float base = max == -INFINITY ? 0 : max;
-    float alpha = expf(m->max[r] - base);
-    m->sum[r] = m->sum[r] * alpha + exponentials(m->weights, n, base);
-    m->max[r] = max;
-    add_values(m->out + r * padded(a->Dv), alpha, m->weights, v.x, v.row, n, a->Dv);
-}
-
 static void rows_load(room *m, const float *q, const attention_args *a)
 {
-    size_t rows = a->q_len[m->b] * m->heads;
+    size_t queries = a->q_len[m->b], rows = queries * m->heads;
     for (size_t r = 0; r < rows; r++) {
-        size_t row = a->q_begin[m->b] + r / m->heads, h = m->head + r % m->heads;
+        size_t row = a->q_begin[m->b] + r % queries, h = m->head + r / queries;
         const float *from = q + row * a->q_row + h * a->q_head;
         for (size_t c = 0; c < a->D; c++) {
             m->q[r * padded(a->D) + c] = from[c] * (float)a->scale;
@@ -246,8 +243,9 @@ static void rows_load(room *m, const float *q, const attention_args *a)
 
 static void rows_store(const room *m, float *out, float *lse, const attention_args *a)
 {
-    for (size_t r = 0; r < a->q_len[m->b] * m->heads; r++) {
-        size_t row = a->q_begin[m->b] + r / m->heads, h = m->head + r % m->heads;
+    size_t queries = a->q_len[m->b];
+    for (size_t r = 0; r < queries * m->heads; r++) {
+        size_t row = a->q_begin[m->b] + r % queries, h = m->head + r / queries;
         bool blind = !(m->sum[r] > 0);
         float *to = out + row * a->o_row + h * a->o_head, scale = blind ? 0 : 1 / m->sum[r];
         for (size_t c = 0; c < a->Dv; c++) {
@@ -257,48 +255,129 @@ static void rows_store(const room *m, float *out, float *lse, const attention_ar
     }
 }
 
-/* Part c of `heads` of the next keys, or values, on its way to the second cache: pieces of rows
- * are too short for the processor to fetch ahead by itself, and the first cache has too few misses
- * under way at a time. In the order of addresses, all heads' together. */
-static void fetch(const room *m, const side *s, size_t key, size_t kv0, size_t n, size_t c)
+/* Some keys of a sequence, in the task's first key/value head. */
+typedef struct {
+    const side *of;
+    size_t key, n;
+} piece;
+
+/* Part h of kv_heads of the piece, in all heads, on its way to the second cache, in the order of
+ * addresses: rows of some heads are too short for the processor to fetch ahead by itself. Inline:
+ * gcc 12 drops calls of a function that does nothing else. */
+QKV_INLINE void fetch(const room *m, piece x, size_t kv0, size_t h)
 {
-    const char *x = s->data + key * s->row + kv0 * s->head;
-    size_t end = n * (c + 1) / m->heads;
-    for (size_t j = n * c / m->heads; j < end; j++) {
-        for (size_t h = 0; h < m->kv_heads; h++) {
-            for (size_t i = 0; i < s->width; i += LINE) {
-                __builtin_prefetch(x + j * s->row + h * s->head + i, 0, L2);
+    size_t end = x.n * (h + 1) / m->kv_heads;
+    for (size_t j = x.n * h / m->kv_heads; j < end; j++) {
+        const char *row = x.of->data + (x.key + j) * x.of->row + kv0 * x.of->head;
+        for (size_t head = 0; head < m->kv_heads; head++, row += x.of->head) {
+            for (size_t i = 0; i < x.of->width; i += LINE) {
+                __builtin_prefetch(row + i, 0, L2);
             }
         }
     }
 }
 
-/* All rows of the task on the keys j0 .. j0+nk-1; `next` keys come after them. */
-static void keys_step(room *m, const side *k, const side *v, const attention_args *a, size_t j0,
-                      size_t nk, size_t next)
+/* Keys j .. j+n-1 of the sequence, and as many as `next` after them. */
+typedef struct {
+    size_t j, n, next;
+} step;
+
+/* Scores of the keys first .. first+n-1 of a step, of one key/value head. */
+static void scores_of_head(room *m, const side *k, const attention_args *a, const step *s,
+                           size_t first, size_t n, size_t kv)
 {
-    size_t b = m->b, queries = a->q_len[b], key = a->k_begin[b] + j0, group = a->H / a->Hkv;
-    head_rows keys = { NULL, 0 }, values = { NULL, 0 };
-    for (size_t n = 0; n < m->heads * queries; n++) { /* a head's queries one after another */
-        size_t i = n % queries, c = n / queries;
-        block x = block_of(a, b, m->head + c, i);
-        size_t seen = keys_seen(&x, 0, j0, nk), passed = keys_passed(&x, 0, j0, nk);
-        if (i == 0 && next) {
-            fetch(m, k, key + nk, m->head / group, next, c);
-            fetch(m, v, key + nk, m->head / group, next, c);
-        }
-        if (n % (group * queries) == 0) {
-            keys = rows_of(k, key, x.kv, nk, a->Hkv, a->D, m->k);
-            values = rows_of(v, key, x.kv, nk, a->Hkv, a->Dv, m->v);
-        }
-        if (seen > passed) {
+    size_t queries = a->q_len[m->b], rows = a->H / a->Hkv * queries;
+    size_t r = kv * a->H / a->Hkv * queries - m->head * queries;
+    size_t key = a->k_begin[m->b] + s->j + first;
+    head_rows keys = rows_of(k, key, kv, n, a->Hkv, a->D, m->k);
+    for (size_t end = r + rows; r < end; r++) {
+        range x = range_within(m->seen[r], first, n);
+        if (x.begin < x.end) {
             const float *bias = a->bias;
-            size_t first = j0 + passed;
-            bias = bias ? bias + qkv__bias_row(a, b, x.h, i) + first : NULL;
-            simd_attention_few_row_step(m, i * m->heads + c, a, rows_from(keys, passed),
-                                        rows_from(values, passed), seen - passed, bias);
+            size_t h = m->head + r / queries;
+            bias = bias ? bias + qkv__bias_row(a, m->b, h, r % queries) + s->j + x.begin : NULL;
+            scores_of(m->weights + r * KEYS + x.begin, m->q + r * padded(a->D),
+                      keys.x + (x.begin - first) * keys.row, keys.row, x.end - x.begin, a->D,
+                      bias);
         }
     }
+}
+
+/* Scores become weights, and m->alpha what was summed up before them is to be multiplied by. */
+static void weights_of_row(room *m, size_t r)
+{
+    float *w = m->weights + r * KEYS + m->seen[r].begin;
+    size_t n = m->seen[r].end - m->seen[r].begin;
+    float max = simd_attention_few_largest(w, n, m->max[r]);
+    float base = max == -INFINITY ? 0 : max;
+    m->alpha[r] = expf(m->max[r] - base);
+    m->sum[r] = m->sum[r] * m->alpha[r] + exponentials(w, n, base);
+    m->max[r] = max;
+}
+
+/* Adds the values of the keys first .. first+n-1 of a step, of one key/value head. */
+static void add_values_of_head(room *m, const side *v, const attention_args *a, const step *s,
+                               size_t first, size_t n, size_t kv)
+{
+    size_t queries = a->q_len[m->b], rows = a->H / a->Hkv * queries;
+    size_t r = kv * a->H / a->Hkv * queries - m->head * queries;
+    size_t key = a->k_begin[m->b] + s->j + first;
+    head_rows values = rows_of(v, key, kv, n, a->Hkv, a->Dv, m->v);
+    for (size_t end = r + rows; r < end; r++) {
+        range x = range_within(m->seen[r], first, n);
+        if (x.begin < x.end) {
+            add_values(m->out + r * padded(a->Dv), m->alpha[r], m->weights + r * KEYS + x.begin,
+                       values.x + (x.begin - first) * values.row, values.row, x.end - x.begin,
+                       a->Dv);
+            m->alpha[r] = 1;
+        }
+    }
+}
+
+/* All rows of the task on a step's keys, then on their values; what comes next is fetched. */
+static void keys_step(room *m, const side *k, const side *v, const attention_args *a,
+                      const step *s)
+{
+    size_t b = m->b, queries = a->q_len[b], kv0 = m->head * a->Hkv / a->H;
+    size_t key = a->k_begin[b] + s->j, together = TOGETHER / m->kv_heads / VF * VF;
+    together = together < VF ? VF : at_most(together, KEYS);
+    for (size_t r = 0; r < m->heads * queries; r++) {
+        block x = block_of(a, b, m->head + r / queries, r % queries);
+        m->seen[r] = (range){ keys_passed(&x, 0, s->j, s->n), keys_seen(&x, 0, s->j, s->n) };
+    }
+    for (size_t i = 0; i < s->n; i += together) {
+        size_t n = at_most(s->n - i, together), left = at_most(s->n - i - n, together);
+        piece next = left ? (piece){ k, key + i + n, left }
+                          : (piece){ v, key, at_most(s->n, together) };
+        for (size_t h = 0; h < m->kv_heads; h++) {
+            fetch(m, next, kv0, h);
+            scores_of_head(m, k, a, s, i, n, kv0 + h);
+        }
+    }
+    for (size_t r = 0; r < m->heads * queries; r++) {
+        if (m->seen[r].begin < m->seen[r].end) {
+            weights_of_row(m, r);
+        }
+    }
+    for (size_t i = 0; i < s->n; i += together) {
+        size_t n = at_most(s->n - i, together), left = at_most(s->n - i - n, together);
+        piece next = left ? (piece){ v, key + i + n, left }
+                          : (piece){ k, key + s->n, at_most(s->next, together) };
+        for (size_t h = 0; h < m->kv_heads; h++) {
+            fetch(m, next, kv0, h);
+            add_values_of_head(m, v, a, s, i, n, kv0 + h);
+        }
+    }
+}
+
+/* Parts of a sequence's heads: as few as give all threads as many tasks. */
+static size_t parts_of_heads(const attention_args *a, size_t threads)
+{
+    size_t parts = 1;
+    while (a->B < 2 * threads && a->B * parts % threads) {
+        parts++;
+    }
+    return at_most(parts, a->Hkv);
 }
 
 static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const float *q,
@@ -306,18 +385,18 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
-    size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* of a sequence */
-    size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
-    size_t size = qkv__whole_lines(simd_attention_few_room_size(a, rows)), tasks = a->B * pieces;
+    size_t parts = parts_of_heads(a, threads);
+    size_t heads = (a->Hkv + parts - 1) / parts * group, rows = FEW * heads;
+    size_t size = qkv__whole_lines(simd_attention_few_room_size(a, rows)), tasks = a->B * parts;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
     if (memory && !e->meta) {
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \
-    shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows, group)
+    shared(out, lse, q, k, v, a, size, tasks, memory, parts, heads, rows, group)
         for (size_t n = 0; n < tasks; n++) {
             room m = simd_attention_few_room_at(memory + (size_t)omp_get_thread_num() * size, a,
                                                 rows);
-            m.b = n / pieces;
-            m.head = n % pieces * heads;
+            m.b = n / parts;
+            m.head = n % parts * heads;
             m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;
             m.kv_heads = m.heads / group;
             rows_load(&m, q, a);
@@ -325,7 +404,8 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
             size_t first = keys_passed(&x, 0, 0, a->k_len[m.b]) / KEYS * KEYS;
             for (size_t j = first; j < a->k_len[m.b]; j += KEYS) {
                 size_t now = at_most(a->k_len[m.b] - j, KEYS);
-                keys_step(&m, k, v, a, j, now, at_most(a->k_len[m.b] - j - now, KEYS));
+                step s = { j, now, at_most(a->k_len[m.b] - j - now, KEYS) };
+                keys_step(&m, k, v, a, &s);
             }
             rows_store(&m, out, lse, a);
         }
