@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import RLock, allocate_lock
+from _signal import SIGINT, getsignal
+from _signal import signal as set_handler
+from _thread import RLock, allocate_lock, get_native_id
 from ctypes import addressof, byref, c_void_p, create_string_buffer, string_at
 
 from . import c
@@ -143,6 +145,9 @@ class Core:
         self.cancelled = False
         self.dropped = False
         self._masks: tuple[Any, ...] = ()  # of the thread that has the lock
+        self.interrupt: Optional[BaseException] = None  # what Ctrl-C raised within a call
+        self._handler: Any = None  # of SIGINT, while the main thread is in a call
+        self._waits = False        # the main thread, for another thread's call
         status = c.qkv_context_create(byref(out), byref(options) if options else None)
         if status:
             raise self.error(status, to_str(c.qkv_status_text(status)))
@@ -157,11 +162,15 @@ class Core:
     def bury(self, destroy: Optional[Callable[[Any], Any]], pointer: Any, number: int) -> None:
         """Destroys an object now, or, while another thread is in a call, after that call."""
         self.dead.append((destroy, pointer, number))
+        took = self._take_interrupts()
         if self.lock.acquire(blocking=False):
             try:
                 self.clear()
             finally:
                 self.lock.release()
+        if took:
+            self._give_back_interrupts()
+            self.raise_interrupt()
 
     def clear(self) -> None:
         # The collector of cycles finalizes a context, objects and their owners in any order.
@@ -183,23 +192,68 @@ class Core:
                 c.qkv_context_destroy(pointer)
 
     def __enter__(self) -> Core:
-        self.lock.acquire()
-        try:  # an assignment, as Python runs no handler, which may raise, within one
-            self._masks = (*self._masks, SIGNALS.block())
-        except BaseException:
-            self.lock.release()
-            raise
+        if self._take_interrupts():
+            try:
+                self._waits = True
+                self.lock.acquire()
+                self._waits = False
+            except BaseException:
+                self._give_back_interrupts()
+                raise
+        else:
+            self.lock.acquire()
+        self._masks = (*self._masks, SIGNALS.block())
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *raised: Any) -> None:
+        self.clear()
+        before, self._masks = self._masks[-1], self._masks[:-1]
+        SIGNALS.restore(before)
         try:
-            self.clear()
+            if not self._masks and self._handler and get_native_id() == os.getpid():
+                self._give_back_interrupts()
+                self.raise_interrupt(*raised)
         finally:
-            before, self._masks = self._masks[-1], self._masks[:-1]
-            try:
-                SIGNALS.mask(SIGNALS.SET, before, None)
-            finally:
+            self.lock.release()
+
+    # Python runs a signal's handler as a function begins or ends, in __enter__ and __exit__, too,
+    # which what it raises would leave half done. So the main thread keeps what SIGINT's raises
+    # until the end of the outermost call.
+    def _take_interrupts(self) -> bool:
+        """Returns whether they are to be given back."""
+        handler = getsignal(SIGINT)
+        if self._handler or get_native_id() != os.getpid() or not callable(handler):
+            return False
+        self._handler = handler
+        try:
+            set_handler(SIGINT, self._interrupted)
+        except BaseException:
+            self._give_back_interrupts()
+            raise
+        return True
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        try:
+            self._handler(number, frame)
+        except BaseException as error:  # KeyboardInterrupt
+            if self._waits:
+                if not self.lock.acquire(blocking=False):  # another thread has it
+                    raise
                 self.lock.release()
+            self.interrupt = self.interrupt or error
+
+    def _give_back_interrupts(self) -> None:
+        self._waits = False
+        try:
+            set_handler(SIGINT, self._handler)
+        finally:
+            self._handler = None
+
+    def raise_interrupt(self, *raised: Any) -> None:
+        """Raises what Ctrl-C did, unless an exception is on its way."""
+        error, self.interrupt = self.interrupt, None
+        if error and not (raised and raised[0]):
+            raise error
 
     @staticmethod
     def error(status: int, message: str) -> Error:
@@ -253,21 +307,11 @@ class Call:
         self.on_event = on_event
         self._busy = busy
         self._callbacks: list[Any] = []  # C has their addresses
-        self._interrupt: Any = None
-        self._waits = True  # for a call of another thread
 
     def __enter__(self) -> Call:
-        self._catch_interrupt()  # first: what the handler raises would leave the rest half done
-        try:
-            self.core.__enter__()
-        except BaseException:
-            self._waits = False
-            self._give_back_interrupt()
-            raise
-        self._waits = False
+        self.core.__enter__()
         if self._busy and self._busy.busy:
             self.core.__exit__()
-            self._give_back_interrupt()
             raise Error('the model is in use by the call that this function was called from')
         if self._busy:
             self._busy.busy = True
@@ -278,52 +322,22 @@ class Call:
         self._listen(self.callback('qkv_event_fn', self._event))
         return self
 
-    def _catch_interrupt(self) -> None:
-        import signal  # not with the package: these two take as long as all of it
-        import threading
-        if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-            if callable(handler):
-                self._interrupt = handler
-                signal.signal(signal.SIGINT, self._interrupted)
-
-    def _give_back_interrupt(self) -> None:
-        if self._interrupt:
-            import signal
-            signal.signal(signal.SIGINT, self._interrupt)
-
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if self._busy:
             self._busy.busy = False
         self.core.call = self._outer
         self._listen(self._outer._callbacks[0] if self._outer else None)
         self._callbacks = []  # they refer to this object
-        self.core.__exit__()
-        self._give_back_interrupt()  # last, as it is taken first
-        # Ctrl-C after the library's last look.
-        error, self.error = self.error, None
-        if error and not _[0]:
-            raise error
+        self.core.__exit__(*raised)
 
     def _listen(self, function: Any) -> None:
         c.qkv_context_on_event(self.core.pointer, function, None)
-
-    def _interrupted(self, number: int, frame: Any) -> None:
-        # An exception raised here would be lost in C.
-        try:
-            self._interrupt(number, frame)
-        except BaseException as error:  # KeyboardInterrupt
-            if self._waits:
-                if not self.core.lock.acquire(blocking=False):  # another thread has it
-                    raise
-                self.core.lock.release()
-            self.error = self.error or error
 
     def going_on(self) -> bool:
         call: Optional[Call] = self
         while call and not call.error:
             call = call._outer
-        return call is None and not self.core.cancelled
+        return call is None and not self.core.cancelled and not self.core.interrupt
 
     def _event(self, _: Any, address: int) -> Any:
         # That Python runs is enough for its signal handlers: QKV_EVENT_WORKING.
@@ -343,8 +357,7 @@ class Call:
         def guarded(*arguments: Any) -> Any:
             ended = stop(*arguments) if callable(stop) else stop
             try:
-                # Processes that are started here inherit it.
-                SIGNALS.mask(SIGNALS.SET, self.core._masks[0], None)
+                SIGNALS.restore(self.core._masks[0])  # processes that are started here inherit it
                 result = function(*arguments) if self.going_on() else False
             except BaseException as error:
                 self.error = self.error or error
@@ -363,6 +376,7 @@ class Call:
         if self.error:
             error, self.error = self.error, None
             raise error
+        self.core.raise_interrupt()
         if status and self.core.cancelled:
             raise CancelledError('cancelled')
         self.core.check(status)

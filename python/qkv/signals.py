@@ -21,7 +21,7 @@ class Signals:
 
     def __init__(self) -> None:
         libc = CDLL(None)
-        self.mask = libc.pthread_sigmask
+        self._mask = libc.pthread_sigmask
         self._blocked = create_string_buffer(self.BYTES)
         libc.sigfillset(self._blocked)
         for number in self.SYNCHRONOUS:
@@ -36,13 +36,11 @@ class Signals:
             forever.acquire()
             start_new_thread(forever.acquire, ())
         before = create_string_buffer(self.BYTES)
-        self.mask(self.BLOCK, None, before)
-        try:
-            self.mask(self.BLOCK, self._blocked, None)
-        except BaseException:  # of a handler, which Python runs as a function of C returns
-            self.mask(self.SET, before, None)
-            raise
+        self._mask(self.BLOCK, self._blocked, before)
         return before
+
+    def restore(self, before: Any) -> None:
+        self._mask(self.SET, before, None)
 
 
 SIGNALS = Signals()
