@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from _signal import SIGINT, getsignal
+from _signal import SIGINT, getsignal  # type: ignore[import-not-found]
 from _signal import signal as set_handler
 from _thread import RLock, allocate_lock, get_native_id
 from ctypes import addressof, byref, c_void_p, create_string_buffer, string_at
