@@ -13,8 +13,8 @@
  * ways that widen w. */
 static const size_t amx_rows[] = {[QKV_K_BF16] = 4, [QKV_K_INT8] = 4, [QKV_K_INT4] = 32};
 enum { WIDE_ROWS = 64 };
-/* The two products timed, of few and of many rows, and how often: the best counts. */
-enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 1024, TIMED_IN = 768, TRIES = 3 };
+/* The two products timed, of few and of many rows, and how often: the median counts. */
+enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 1024, TIMED_IN = 768, TRIES = 5 };
 /* Widened at a time: at most, with few rows of x what second caches hold, so that widening is fast;
  * with many, which reread x for each part, more; and at least. */
 enum { WIDE_FEW = 1 << 19, WIDE_MANY = 1 << 21, WIDE_COLUMNS = 64 };
@@ -89,21 +89,29 @@ static double time_way(const qkv_context *ctx, const qkv__small_choice *c, const
     return small_multiply(c->way, k, e, o) ? qkv__thread_seconds() - start : 0;
 }
 
-/* Seconds of each way, and which is the fastest. By turns: the clock changes. */
+static void insert_sorted(double *sorted, size_t n, double x)
+{
+    for (; n && sorted[n - 1] > x; n--)
+        sorted[n] = sorted[n - 1];
+    sorted[n] = x;
+}
+
+/* Seconds of each way, and which is the fastest. The clock changes, within one product, too: by
+ * turns, and a moment of a fast clock does not choose. */
 static size_t fastest_way(const qkv_context *ctx, qkv_k_small_type type, const qkv_exec *e,
                           const small_operands *o, double seconds[CHOICES])
 {
-    for (size_t n = 0; n < TRIES * CHOICES; n++) {
-        size_t i = n % CHOICES;
-        double took = small_way_exists(ctx, type, &choices[i])
-                          ? time_way(ctx, &choices[i], e, o) *
-                                qkv__products_lead(choices[i].products)
-                          : 0;
-        seconds[i] = n < CHOICES || took < seconds[i] ? took : seconds[i];
-    }
+    double tries[CHOICES][TRIES];
+    for (size_t t = 0; t < TRIES; t++)
+        for (size_t i = 0; i < CHOICES; i++) {
+            bool exists = small_way_exists(ctx, type, &choices[i]);
+            insert_sorted(tries[i], t, exists ? time_way(ctx, &choices[i], e, o) : 0);
+        }
     size_t best = 0;
     for (size_t i = 0; i < CHOICES; i++) {
-        best = seconds[i] > 0 && seconds[i] < seconds[best] ? i : best;
+        seconds[i] = tries[i][TRIES / 2] * qkv__products_lead(choices[i].products);
+        if (seconds[i] > 0 && seconds[i] < seconds[best])
+            best = i;
     }
     return best;
 }
