@@ -370,14 +370,15 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
     }
 }
 
-/* Parts of a sequence's heads: as few as give all threads as many tasks. */
-static size_t parts_of_heads(const attention_args *a, size_t threads)
+/* Query heads of a task: of a sequence's heads as few parts as give all threads as many tasks. */
+static size_t heads_of_task(const attention_args *a, size_t threads)
 {
     size_t parts = 1;
     while (a->B < 2 * threads && a->B * parts % threads) {
         parts++;
     }
-    return at_most(parts, a->Hkv);
+    parts = at_most(parts, a->Hkv);
+    return (a->Hkv + parts - 1) / parts * (a->H / a->Hkv);
 }
 
 static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const float *q,
@@ -385,8 +386,8 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
-    size_t parts = parts_of_heads(a, threads);
-    size_t heads = (a->Hkv + parts - 1) / parts * group, rows = FEW * heads;
+    size_t heads = heads_of_task(a, threads), rows = FEW * heads;
+    size_t parts = (a->H + heads - 1) / heads; /* of a sequence: none is empty */
     size_t size = qkv__whole_lines(simd_attention_few_room_size(a, rows)), tasks = a->B * parts;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
     if (memory && !e->meta) {
@@ -397,10 +398,10 @@ static void attention_of_sides(const qkv_exec *e, float *out, float *lse, const 
                                                 rows);
             m.b = n / parts;
             m.head = n % parts * heads;
-            m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;
+            m.heads = at_most(heads, a->H - m.head);
             m.kv_heads = m.heads / group;
             rows_load(&m, q, a);
-            block x = block_of(a, m.b, at_most(m.head, a->H - 1), 0);
+            block x = block_of(a, m.b, m.head, 0);
             size_t first = keys_passed(&x, 0, 0, a->k_len[m.b]) / KEYS * KEYS;
             for (size_t j = first; j < a->k_len[m.b]; j += KEYS) {
                 size_t now = at_most(a->k_len[m.b] - j, KEYS);
