@@ -243,8 +243,7 @@ static void rows_load(room *m, const float *q, const attention_args *a)
 
 static void rows_store(const room *m, float *out, float *lse, const attention_args *a)
 {
-    size_t queries = a->q_len[m->b];
-    for (size_t r = 0; r < queries * m->heads; r++) {
+    for (size_t r = 0, queries = a->q_len[m->b]; r < queries * m->heads; r++) {
         size_t row = a->q_begin[m->b] + r % queries, h = m->head + r / queries;
         bool blind = !(m->sum[r] > 0);
         float *to = out + row * a->o_row + h * a->o_head, scale = blind ? 0 : 1 / m->sum[r];
@@ -282,23 +281,29 @@ typedef struct {
     size_t j, n, next;
 } step;
 
-/* Scores of the keys first .. first+n-1 of a step, of one key/value head. */
-static void scores_of_head(room *m, const side *k, const attention_args *a, const step *s,
-                           size_t first, size_t n, size_t kv)
+/* n keys of a step from `first` on, of head kv; rows r .. end-1 are of its query heads. */
+typedef struct {
+    size_t first, n, kv, r, end;
+} part;
+
+static part part_of_keys(const room *m, const attention_args *a, size_t first, size_t n, size_t kv)
 {
-    size_t queries = a->q_len[m->b], rows = a->H / a->Hkv * queries;
-    size_t r = kv * a->H / a->Hkv * queries - m->head * queries;
-    size_t key = a->k_begin[m->b] + s->j + first;
-    head_rows keys = rows_of(k, key, kv, n, a->Hkv, a->D, m->k);
-    for (size_t end = r + rows; r < end; r++) {
-        range x = range_within(m->seen[r], first, n);
+    size_t group = a->H / a->Hkv, queries = a->q_len[m->b], r = (kv * group - m->head) * queries;
+    return (part){ first, n, kv, r, r + group * queries };
+}
+
+static void scores_of_part(room *m, const side *k, const attention_args *a, const step *s, part p)
+{
+    size_t queries = a->q_len[m->b], key = a->k_begin[m->b] + s->j + p.first;
+    head_rows keys = rows_of(k, key, p.kv, p.n, a->Hkv, a->D, m->k);
+    for (size_t r = p.r; r < p.end; r++) {
+        range x = range_within(m->seen[r], p.first, p.n);
         if (x.begin < x.end) {
-            const float *bias = a->bias;
-            size_t h = m->head + r / queries;
-            bias = bias ? bias + qkv__bias_row(a, m->b, h, r % queries) + s->j + x.begin : NULL;
-            scores_of(m->weights + r * KEYS + x.begin, m->q + r * padded(a->D),
-                      keys.x + (x.begin - first) * keys.row, keys.row, x.end - x.begin, a->D,
-                      bias);
+            ptrdiff_t row = qkv__bias_row(a, m->b, m->head + r / queries, r % queries);
+            const float *bias = a->bias ? a->bias + row + s->j + x.begin : NULL;
+            const float *key0 = keys.x + (x.begin - p.first) * keys.row;
+            scores_of(m->weights + r * KEYS + x.begin, m->q + r * padded(a->D), key0, keys.row,
+                      x.end - x.begin, a->D, bias);
         }
     }
 }
@@ -315,28 +320,25 @@ static void weights_of_row(room *m, size_t r)
     m->max[r] = max;
 }
 
-/* Adds the values of the keys first .. first+n-1 of a step, of one key/value head. */
-static void add_values_of_head(room *m, const side *v, const attention_args *a, const step *s,
-                               size_t first, size_t n, size_t kv)
+static void add_values_of_part(room *m, const side *v, const attention_args *a, const step *s,
+                               part p)
 {
-    size_t queries = a->q_len[m->b], rows = a->H / a->Hkv * queries;
-    size_t r = kv * a->H / a->Hkv * queries - m->head * queries;
-    size_t key = a->k_begin[m->b] + s->j + first;
-    head_rows values = rows_of(v, key, kv, n, a->Hkv, a->Dv, m->v);
-    for (size_t end = r + rows; r < end; r++) {
-        range x = range_within(m->seen[r], first, n);
+    size_t key = a->k_begin[m->b] + s->j + p.first;
+    head_rows values = rows_of(v, key, p.kv, p.n, a->Hkv, a->Dv, m->v);
+    for (size_t r = p.r; r < p.end; r++) {
+        range x = range_within(m->seen[r], p.first, p.n);
         if (x.begin < x.end) {
-            add_values(m->out + r * padded(a->Dv), m->alpha[r], m->weights + r * KEYS + x.begin,
-                       values.x + (x.begin - first) * values.row, values.row, x.end - x.begin,
-                       a->Dv);
+            const float *w = m->weights + r * KEYS + x.begin;
+            const float *value = values.x + (x.begin - p.first) * values.row;
+            add_values(m->out + r * padded(a->Dv), m->alpha[r], w, value, values.row,
+                       x.end - x.begin, a->Dv);
             m->alpha[r] = 1;
         }
     }
 }
 
 /* All rows of the task on a step's keys, then on their values; what comes next is fetched. */
-static void keys_step(room *m, const side *k, const side *v, const attention_args *a,
-                      const step *s)
+static void keys_step(room *m, const side *k, const side *v, const attention_args *a, const step *s)
 {
     size_t b = m->b, queries = a->q_len[b], kv0 = m->head * a->Hkv / a->H;
     size_t key = a->k_begin[b] + s->j, together = TOGETHER / m->kv_heads / VF * VF;
@@ -351,7 +353,7 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
                           : (piece){ v, key, at_most(s->n, together) };
         for (size_t h = 0; h < m->kv_heads; h++) {
             fetch(m, next, kv0, h);
-            scores_of_head(m, k, a, s, i, n, kv0 + h);
+            scores_of_part(m, k, a, s, part_of_keys(m, a, i, n, kv0 + h));
         }
     }
     for (size_t r = 0; r < m->heads * queries; r++) {
@@ -365,7 +367,7 @@ static void keys_step(room *m, const side *k, const side *v, const attention_arg
                           : (piece){ k, key + s->n, at_most(s->next, together) };
         for (size_t h = 0; h < m->kv_heads; h++) {
             fetch(m, next, kv0, h);
-            add_values_of_head(m, v, a, s, i, n, kv0 + h);
+            add_values_of_part(m, v, a, s, part_of_keys(m, a, i, n, kv0 + h));
         }
     }
 }
