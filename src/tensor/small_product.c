@@ -18,6 +18,10 @@ enum { FEW_ROWS = WIDE_ROWS, MANY_ROWS = 512, TIMED_OUT = 1024, TIMED_IN = 768, 
 /* Widened at a time: at most, with few rows of x what second caches hold, so that widening is fast;
  * with many, which reread x for each part, more; and at least. */
 enum { WIDE_FEW = 1 << 19, WIDE_MANY = 1 << 21, WIDE_COLUMNS = 64 };
+/* How much faster with many rows of x the kernel `small` must be than ways that widen: its rate
+ * falls more when others use the processor. Prompts of 1,024 (qkv bench prompt --weights bf16) had
+ * 502 to 602 tokens/s where it was chosen, 520 to 783 with f32 (family 25 model 1, two threads). */
+static const double plain_many_lead = 1.25;
 
 /* A product's operands. */
 typedef struct {
@@ -89,6 +93,14 @@ static double time_way(const qkv_context *ctx, const qkv__small_choice *c, const
     return small_multiply(c->way, k, e, o) ? qkv__thread_seconds() - start : 0;
 }
 
+/* What a second of a way counts for this product. */
+static double way_lead(const qkv__small_choice *c, const small_operands *o)
+{
+    bool widened = o->w->type == QKV_K_BF16 && o->m >= MANY_ROWS;
+    return widened && c->way == QKV__SMALL_PLAIN ? plain_many_lead
+                                                 : qkv__products_lead(c->products);
+}
+
 static void insert_sorted(double *sorted, size_t n, double x)
 {
     for (; n && sorted[n - 1] > x; n--)
@@ -96,8 +108,8 @@ static void insert_sorted(double *sorted, size_t n, double x)
     sorted[n] = x;
 }
 
-/* Seconds of each way, and which is the fastest. The clock changes, within one product, too: by
- * turns, and a moment of a fast clock does not choose. */
+/* Seconds of each way as they count, and which is the fastest. The clock changes, within one
+ * product, too: by turns, and a moment of a fast clock does not choose. */
 static size_t fastest_way(const qkv_context *ctx, qkv_k_small_type type, const qkv_exec *e,
                           const small_operands *o, double seconds[CHOICES])
 {
@@ -109,7 +121,7 @@ static size_t fastest_way(const qkv_context *ctx, qkv_k_small_type type, const q
         }
     size_t best = 0;
     for (size_t i = 0; i < CHOICES; i++) {
-        seconds[i] = tries[i][TRIES / 2] * qkv__products_lead(choices[i].products);
+        seconds[i] = tries[i][TRIES / 2] * way_lead(&choices[i], o);
         if (seconds[i] > 0 && seconds[i] < seconds[best])
             best = i;
     }
