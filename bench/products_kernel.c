@@ -204,7 +204,8 @@ int main(int argc, char **argv)
         {1536, 512, 4096, true, false},   {2048, 512, 4096, true, false},
         {1024, 768, 768, false, false},   {1024, 768, 3072, false, false},
         {1024, 3072, 768, false, false},  {4096, 512, 2048, false, false},
-        {32768, 256, 512, false, false},
+        {64, 512, 512, false, false},     {256, 1024, 1024, false, false},
+        {512, 2048, 512, false, false},   {32768, 256, 512, false, false},
     };
     qkv_context *ctx = NULL;
     qkv_exec e = {.threads = argc > 1 ? atoi(argv[1]) : 1};

@@ -83,14 +83,14 @@ static bool small_way_exists(const qkv_context *ctx, qkv_k_small_type type,
            (type == QKV_K_BF16 || c->way != QKV__SMALL_WIDE);
 }
 
-/* One thread's processor time; the rest of the machine must not choose. 0: no memory. */
+/* With the threads that will multiply, because one may run at another clock. 0: no memory. */
 static double time_way(const qkv_context *ctx, const qkv__small_choice *c, const qkv_exec *e,
                        const small_operands *o)
 {
     const qkv_kernels *k =
         qkv__kernels(qkv_context_isa(ctx) | qkv__products_isa(c->products));
-    double start = qkv__thread_seconds();
-    return small_multiply(c->way, k, e, o) ? qkv__thread_seconds() - start : 0;
+    double start = qkv_now();
+    return small_multiply(c->way, k, e, o) ? qkv_now() - start : 0;
 }
 
 /* What a second of a way counts for this product. */
@@ -166,7 +166,6 @@ static qkv__small_plan time_choices(qkv_context *ctx, qkv_k_small_type type)
     size_t words = qkv__small_word_bytes(&w), scales = qkv__small_scale_bytes(&w);
     qkv_exec e = qkv__exec_of(ctx, NULL);
     qkv__small_plan chosen = plain_plan();
-    e.threads = 1;
     if (qkv__arena_create(&e.scratch, ctx, "scratch"))
         return chosen;
     qkv_real *x = qkv_malloc(ctx, numbers * sizeof *x);
