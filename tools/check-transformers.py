@@ -6,8 +6,8 @@ makes random models with transformers, full-size ones too, and takes them throug
 
 Needs torch, transformers 4 or 5, tokenizers, sentencepiece, protobuf, safetensors, numpy. Exits 1
 when a check failed. Of every model: its file has each key of the architecture and no other;
-AutoTokenizer gives the same ids; logits agree to 1e-5 of the largest; what it makes of a text is the
-same. `qkv convert` of what transformers saved: the same keys, bit-equal tensors, which it loads
+AutoTokenizer gives the same ids; logits agree to 1e-5 of the largest; what it makes of a text is
+the same. `qkv convert` of what transformers saved: the same keys, bit-equal tensors, which it loads
 again.
 """
 import argparse
