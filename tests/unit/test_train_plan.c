@@ -45,8 +45,8 @@ static void expect_full(uint64_t step, double update, double evaluation)
 static void test_all_evaluations_fit(void **state)
 {
     (void)state;
-    expect_full(10, 1e-2, 0);
-    expect_full(10, 1e-2, 1);
+    expect_full(1000, 1e-2, 0);
+    expect_full(1000, 1e-2, 1);
     expect_full(5, 0.7, 2.5);
     expect_full(5, 30, 1);
 }
