@@ -20,7 +20,7 @@ static void test_limits(void **state)
     assert_true(strlen(qkv_machine_cpu()) > 0);
     assert_true(!qkv_machine_card(ctx) || strlen(qkv_machine_card(ctx)) > 0);
     assert_int_equal(qkv_context_wait(ctx), QKV_OK);
-    assert_true(qkv_machine_peak_flops(ctx, 1) > 1e7); /* emulated ones have less than 1e8 */
+    assert_true(qkv_machine_peak_flops(ctx, 1) > 1e8);
     for (int w = QKV_WEIGHTS_AUTO; w <= QKV_WEIGHTS_INT4; w++)
         assert_true(qkv_weights_peak_flops(ctx, (qkv_weights)w, 1) > 1e7);
     assert_true(qkv_machine_read_bandwidth(ctx) > 1e8);
